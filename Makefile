@@ -1,0 +1,60 @@
+# What a contributor needs, each as one command; `make` alone lists them. GNU make, a POSIX shell and Python 3.11 or newer.
+# The environment is .venv here; the Kubernetes programs of the tests are kept in ~/.cache/paddle-operator (testbed/assets.py).
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Made anew when what it is made of changes, whatever the files' dates say: a checkout gives all files the same one.
+ENVIRONMENT := .venv/made-of-$(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
+CHECKED := src testbed tests tools $(wildcard bench)
+
+# $(call step,what,command): say what, do it, say how long it took. On standard error: `make cluster` is for eval.
+step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s s\n' $$(( $$(date +%s) - began )) >&2
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help environment programs test lint cluster cluster-down bench lock clean
+
+help: ## tell what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
+		printf '%-18s %s\n' "$$command" "$$text"; done
+
+test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
+	$(call step,tests,$(BIN)/pytest)
+
+lint: environment ## check format, lint, types, who imports whom and the sizes of functions
+	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED))
+	$(call step,lint,$(BIN)/ruff check --quiet $(CHECKED))
+	$(call step,types,$(BIN)/mypy $(CHECKED))
+	$(call step,layers,$(BIN)/python tools/layers.py)
+	$(call step,sizes,$(BIN)/python tools/sizes.py)
+
+environment: $(ENVIRONMENT) ## make .venv with what requirements.lock names
+
+$(ENVIRONMENT):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"$(PYTHON) is Python %d.%d, but 3.11 or newer is needed: make PYTHON=python3.11" % sys.version_info[:2])'
+	$(call step,environment,$(PYTHON) -m venv .venv \
+		&& $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock \
+		&& $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . \
+		&& rm -f .venv/made-of-* && touch $@)
+
+programs: environment
+	$(call step,control plane,$(BIN)/python -m testbed.assets)
+
+cluster: environment ## start a control plane in the background and print how to reach it
+	@$(BIN)/python -m testbed.cluster up
+
+cluster-down: environment ## end it
+	@$(BIN)/python -m testbed.cluster down
+
+bench: environment programs ## measure, and print the numbers
+	@$(BIN)/python -m bench
+
+lock: ## write requirements.lock anew from pyproject.toml
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
+		&& "$$folder/bin/pip" install --quiet --disable-pip-version-check uv \
+		&& "$$folder/bin/uv" pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-header --quiet -o requirements.lock
+
+clean: ## remove what the other commands have made here; the programs of the tests are kept
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

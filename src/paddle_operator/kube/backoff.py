@@ -1,0 +1,36 @@
+"""How long to pause before the next try, so that nothing of ours can spin, whatever the server does."""
+
+import random
+from collections.abc import Callable
+
+from paddle_operator.kube.clock import Clock
+
+FIRST_SECONDS = 0.2
+LONGEST_SECONDS = 10.0
+CALM_SECONDS = 10.0
+
+
+class Backoff:
+    """Pauses that double up to a limit. Only a try that lasted `CALM_SECONDS` starts them anew: a try that merely
+    began well does not, or a server that accepts and then cuts would be asked for ever at full speed.
+    """
+
+    def __init__(self, clock: Clock, jitter: Callable[[], float] = random.random) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._tries = 0
+        self._began_at = clock.monotonic()
+
+    def begin(self) -> None:
+        """A try begins now."""
+        self._began_at = self._clock.monotonic()
+
+    async def pause(self) -> None:
+        """The try is over; return when the next one may begin. After a long one that is at once."""
+        if self._clock.monotonic() - self._began_at >= CALM_SECONDS:
+            self._tries = 0
+            await self._clock.sleep(0)
+            return
+        longest = min(FIRST_SECONDS * 2.0 ** min(self._tries, 30), LONGEST_SECONDS)
+        self._tries += 1
+        await self._clock.sleep(longest * (0.5 + self._jitter() / 2))

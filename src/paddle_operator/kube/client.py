@@ -1,0 +1,415 @@
+"""Speaks to an API server: bytes in, Structs out; outside kube/ nobody sees JSON, a URL or an HTTP status.
+
+HTTP/1.1 with at most `in_flight` requests at once: HTTP/2 in Python costs five times as much a request, and a real API
+server is saturated from about eight (python-stack.md 2b, testbed.md).
+"""
+
+import asyncio
+import os
+import random
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+
+from paddle_operator.kube import metrics
+from paddle_operator.kube.clock import Clock, SystemClock
+from paddle_operator.kube.connection import Connection
+from paddle_operator.kube.errors import Refused, ServerFault, Status, Unauthorized, Unreachable, Untrusted, refusal
+from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
+from paddle_operator.kube.wire import Page, Unreadable, read_changes, read_page
+
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+PAGE_SIZE = 500  # 10,000 pods peak at 83 MB in pages of 500, at 194 MB in one list (python-stack.md 2a)
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
+IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which objects of a kind are meant: everything, or what a namespace and selectors leave."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        chosen = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in chosen.items() if value}
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(frozen=True)
+class _Call:
+    verb: str
+    about: str
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+    repeatable: bool = True  # doing it twice is doing it once
+    writes: bool = False
+
+
+class Client:
+    """One API server as one user. Every call raises Refused (by reason), Unreachable or Misconfigured.
+
+    `fence` is asked right before each write is sent and raises Fenced where we may not write any more.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        in_flight: int = 32,
+        fence: Callable[[], None] | None = None,
+        clock: Clock | None = None,
+        user_agent: str = "paddle-operator",
+    ) -> None:
+        self.connection = connection
+        self._fence = fence
+        self._clock = clock or SystemClock()
+        self._slots = asyncio.Semaphore(in_flight)
+        self._user_agent = user_agent
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            self.connection.server,
+            connector=aiohttp.TCPConnector(limit=0),  # _slots bounds the calls; watches and logs each hold their own
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=10, sock_read=65
+            ),  # the server itself gives up at 60
+            headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session:
+            await self._session.close()
+
+    # Reading
+
+    async def get(self, kind: Resource[T], key: Key) -> T:
+        about = f"get {kind} {key}"
+        return kind.one.decode(await self._send(_Call("get", about, "GET", kind.path(key))))
+
+    async def pages(
+        self, kind: Resource[T], scope: Scope = EVERYTHING, size: int = PAGE_SIZE
+    ) -> AsyncGenerator[Page[T]]:
+        """All objects, a page at a time, all of one version. Raises Expired where it took the server's patience."""
+        about = f"list {kind} in {scope.namespace or 'all namespaces'}"
+        params = scope.params | ({"limit": str(size)} if size else {})
+        while True:
+            path = kind.path(namespace=scope.namespace)
+            body = await self._send(_Call("list", about, "GET", path, params))
+            page, more = read_page(kind, body)
+            yield page
+            if not more:
+                return
+            params = params | {"continue": more}
+
+    async def list_all(self, kind: Resource[T], scope: Scope = EVERYTHING) -> list[T]:
+        return [item async for page in self.pages(kind, scope) for item in page.items]
+
+    async def watch(
+        self,
+        kind: Resource[T],
+        scope: Scope = EVERYTHING,
+        *,
+        since: str = "",
+        initial: bool = False,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> AsyncGenerator[Sequence[Change[T] | Unreadable]]:
+        """Changes after version `since`, as many at once as one read brought; ends when the server ends it.
+
+        The first batch is empty and says that the server has accepted.
+        With `initial` the stream begins with every object that exists, and a bookmark says where that list ends.
+        Raises Unreachable where the connection breaks or is silent for `idle_seconds`.
+        """
+        params = scope.params | {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
+        # The server ends a watch after this long; the jitter keeps a crowd from coming back at the same moment.
+        params["timeoutSeconds"] = str(random.randint(300, 600))  # noqa: S311
+        if initial:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        about = f"watch {kind} in {scope.namespace or 'all namespaces'}"
+        call = _Call("watch", about, "GET", kind.path(namespace=scope.namespace), params)
+        rest = b""
+        async with self._streamed(call, idle_seconds) as reply:
+            yield []
+            async for chunk in reply.content.iter_any():
+                lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                if newline:
+                    yield read_changes(kind, lines)
+
+    async def logs(
+        self, key: Key, *, container: str = "", follow: bool = False, previous: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """A pod's log, line by line without the line's end."""
+        chosen = {"container": container, "tailLines": "" if tail is None else str(tail)}
+        params = {name: value for name, value in chosen.items() if value}
+        params |= {name: "true" for name, wanted in (("follow", follow), ("previous", previous)) if wanted}
+        path = f"/api/v1/namespaces/{key.namespace}/pods/{key.name}/log"
+        idle_seconds = None if follow else IDLE_SECONDS  # a program may well print nothing for an hour
+        rest = b""
+        async with self._streamed(_Call("get", f"get the log of {key}", "GET", path, params), idle_seconds) as reply:
+            async for chunk in reply.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line
+        if rest:
+            yield rest
+
+    # Writing
+
+    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False) -> T:
+        """The object as stored. Raises AlreadyExists, or what quota, admission and schema have to say."""
+        key = _key_of(kind, manifest)
+        path = kind.path(namespace=key.namespace)
+        return await self._write("create", kind, key, "POST", manifest, path=path, dry_run=dry_run, repeatable=False)
+
+    async def replace(self, kind: Resource[T], manifest: Manifest) -> T:
+        """The object as stored. Raises Conflict where the manifest's resourceVersion is not the newest."""
+        return await self._write("update", kind, _key_of(kind, manifest), "PUT", manifest)
+
+    async def merge(self, kind: Resource[T], key: Key, change: Manifest, *, subresource: str = "") -> T:
+        """A JSON merge patch; a uid or resourceVersion in its metadata is a precondition (Conflict)."""
+        return await self._write("patch", kind, key, "PATCH", change, content_type=MERGE, subresource=subresource)
+
+    async def merge_status(self, kind: Resource[T], key: Key, status: Manifest) -> T:
+        return await self.merge(kind, key, {"status": status}, subresource="status")
+
+    async def json_patch(self, kind: Resource[T], key: Key, operations: list[Manifest], *, subresource: str = "") -> T:
+        """Raises Invalid where a `test` operation does not hold."""
+        return await self._write(
+            "patch", kind, key, "PATCH", operations, content_type=JSON, subresource=subresource, repeatable=False
+        )
+
+    async def apply(
+        self, kind: Resource[T], manifest: Manifest, *, manager: str, force: bool = False, subresource: str = ""
+    ) -> T:
+        """Server-side apply. Raises Conflict where another manager owns a field and `force` is not set."""
+        params = {"fieldManager": manager, "force": str(force).lower()}
+        return await self._write(
+            "apply",
+            kind,
+            _key_of(kind, manifest),
+            "PATCH",
+            manifest,
+            content_type=APPLY,
+            subresource=subresource,
+            params=params,
+        )
+
+    async def delete(
+        self,
+        kind: Resource[T],
+        key: Key,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> T | None:
+        """What is left of the object: itself with a deletion timestamp, or None.
+
+        Raises NotFound, or Conflict where the object of that name has another uid or version.
+        """
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        wishes = {
+            "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+            "gracePeriodSeconds": grace_seconds,
+            "propagationPolicy": propagation or None,
+        }
+        options = {"apiVersion": "v1", "kind": "DeleteOptions"} | {k: v for k, v in wishes.items() if v is not None}
+        body = msgspec.json.encode(options)
+        call = _Call("delete", f"delete {kind} {key}", "DELETE", kind.path(key), body=body, writes=True)
+        reply = await self._send(call)
+        left = msgspec.json.decode(reply, type=Object).metadata
+        return kind.one.decode(reply) if left.uid and left.deletion_timestamp else None
+
+    async def evict(self, key: Key, *, grace_seconds: int | None = None) -> None:
+        """Ask for a pod's end by the disruption budgets. Raises TooManyRequests where they forbid it now."""
+        options = {} if grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": grace_seconds}}
+        metadata = {"name": key.name, "namespace": key.namespace}
+        body = msgspec.json.encode({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata} | options)
+        path = f"/api/v1/namespaces/{key.namespace}/pods/{key.name}/eviction"
+        await self._send(
+            _Call("evict", f"evict pods {key}", "POST", path, body=body, writes=True), obey_retry_after=False
+        )
+
+    async def _write(
+        self,
+        verb: str,
+        kind: Resource[T],
+        key: Key,
+        method: str,
+        content: object,
+        *,
+        path: str = "",
+        subresource: str = "",
+        content_type: str = "application/json",
+        params: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        repeatable: bool = True,
+    ) -> T:
+        call = _Call(
+            verb,
+            f"{verb} {kind}{'/' + subresource if subresource else ''} {key}",
+            method,
+            path or kind.path(key, subresource=subresource),
+            {**(params or {}), **({"dryRun": "All"} if dry_run else {})},
+            msgspec.json.encode(content),
+            content_type,
+            repeatable,
+            writes=True,
+        )
+        return kind.one.decode(await self._send(call))
+
+    # Sending
+
+    async def _send(self, call: _Call, *, obey_retry_after: bool = True) -> bytes:
+        """The body of a good answer, after as many tries as the call and the refusals allow."""
+        renewed = False
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                async with self._slots:
+                    return await self._once(call)
+            except Unauthorized:
+                if renewed or not await self.connection.renew():
+                    raise
+                renewed = True
+            except (Refused, Unreachable) as error:
+                pause = _pause_before_retry(call, error, tries) if obey_retry_after else None
+                if pause is None:
+                    raise
+                await self._clock.sleep(pause)
+
+    async def _once(self, call: _Call) -> bytes:
+        async with self._reply(call, None) as reply:
+            body = await reply.read()
+            if reply.status >= 400:
+                raise _refusal(call.about, reply, body)
+            return body
+
+    @asynccontextmanager
+    async def _streamed(self, call: _Call, idle_seconds: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_seconds)
+        async with self._reply(call, timeout) as reply:
+            if reply.status >= 400:
+                error = _refusal(call.about, reply, await reply.read())
+                if isinstance(error, Unauthorized):
+                    await self.connection.renew()  # the caller comes back anyway; next time with something newer
+                raise error
+            yield reply
+
+    @asynccontextmanager
+    async def _reply(
+        self,
+        call: _Call,
+        timeout: aiohttp.ClientTimeout | None,  # noqa: ASYNC109  # aiohttp's own kind of limit
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        assert self._session, "a Client is used inside `async with`"
+        connection = self.connection
+        context = await connection.tls()
+        headers = CIMultiDict(await connection.headers())
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        if call.writes and self._fence:
+            self._fence()  # last, since everything above may have taken time
+        try:
+            async with self._session.request(
+                call.method,
+                call.path,
+                params=call.params,
+                data=call.body,
+                headers=headers,
+                ssl=context if context is not None else True,
+                proxy=connection.proxy,
+                server_hostname=connection.server_name,
+                timeout=timeout or self._session.timeout,
+                allow_redirects=False,
+            ) as reply:
+                metrics.count_request(call.method, reply.status)
+                yield reply
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.count_request(call.method, "<error>")
+            raise _unreachable(call.about, connection, error) from error
+
+
+def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:
+    metadata = manifest["metadata"]
+    name = metadata.get("name") or f"{metadata['generateName']}…"
+    return Key(metadata.get("namespace", "") if kind.namespaced else "", name)
+
+
+def _pause_before_retry(call: _Call, error: Refused | Unreachable, tries: int) -> float | None:
+    """How long to wait before the same call is sent again, or None where it must not be.
+
+    A server that says when to come back has not acted, so that anything may be sent again; otherwise only what can be
+    done twice, or what never left this machine.
+    """
+    if tries >= TRIES:
+        return None
+    jitter = 1 + random.random() / 2  # noqa: S311
+    if isinstance(error, Refused) and error.retry_after is not None:
+        return error.retry_after * jitter if error.retry_after <= LONGEST_OBEYED_SECONDS else None
+    if isinstance(error, Untrusted):
+        return None
+    unsent = isinstance(error, Unreachable) and not error.sent
+    transient = isinstance(error, ServerFault | Unreachable)
+    return FIRST_PAUSE_SECONDS * 2.0 ** (tries - 1) * jitter if unsent or (transient and call.repeatable) else None
+
+
+def _refusal(about: str, reply: aiohttp.ClientResponse, body: bytes) -> Refused:
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.MsgspecError:  # a proxy or load balancer in between speaks no Status
+        status = Status(message=body[:200].decode(errors="replace"))
+    if not status.code:
+        status = msgspec.structs.replace(status, code=reply.status)
+    waits = reply.headers.get("Retry-After", "")
+    waits = waits or (str(status.details.retry_after_seconds or "") if status.details else "")
+    return refusal(about, status, float(waits) if waits.isdigit() else None)
+
+
+def _unreachable(about: str, connection: Connection, error: BaseException) -> Unreachable:
+    where = connection.server + (f" ({connection.source})" if connection.source != connection.server else "")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLError | aiohttp.ClientSSLError):
+        why = getattr(error, "certificate_error", error)
+        return Untrusted(
+            f"{about}: {where} did not prove to be the server we mean: {why}; check its certificate authority"
+        )
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        why = (
+            _in_words(error.os_error)
+            if isinstance(error, aiohttp.ClientConnectorError)
+            else "it did not answer in time"
+        )
+        return Unreachable(
+            f"{about}: cannot reach {where}: {why}; check the address and that the server is up", sent=False
+        )
+    why = "no word for too long" if isinstance(error, TimeoutError) else (str(error) or type(error).__name__)
+    return Unreachable(f"{about}: lost the connection to {where}: {why}", sent=True)
+
+
+def _in_words(error: OSError) -> str:
+    """`Connection refused`, where asyncio says only that a call failed."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))

@@ -1,0 +1,134 @@
+"""Everything that can go wrong between us and an API server.
+
+KubeError
+├── Misconfigured        a kubeconfig, token or plugin that cannot be used
+├── Fenced               we are not the leader (any more): nothing was sent
+├── Unreachable          no answer: `sent` says whether the server may have acted
+│   └── Untrusted        somebody answered, but not the server we mean
+└── Refused              the server answered with a Status
+    ├── Unauthorized     401
+    ├── Forbidden        403
+    ├── NotFound         404
+    ├── AlreadyExists    409, a create
+    ├── Conflict         409, a stale resourceVersion or another precondition
+    ├── Expired          410, a version that is no longer kept
+    ├── Invalid          422 and 400
+    ├── TooManyRequests  429, also an eviction that a disruption budget forbids
+    └── ServerFault      5xx
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class KubeError(Exception):
+    """Base of all; str() is one sentence for a person."""
+
+
+class Misconfigured(KubeError):
+    pass
+
+
+class Fenced(KubeError):
+    pass
+
+
+class Unreachable(KubeError):
+    def __init__(self, sentence: str, *, sent: bool = False) -> None:
+        super().__init__(sentence)
+        self.sent = sent
+
+
+class Untrusted(Unreachable):
+    pass
+
+
+class Cause(msgspec.Struct, frozen=True):
+    field: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+    uid: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The API server's own account of a refusal."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+
+
+class Refused(KubeError):
+    """The server said no; `about` is the verb and the object, `status` its own words."""
+
+    hint: ClassVar[str] = ""
+
+    def __init__(self, about: str, status: Status, retry_after: float | None = None) -> None:
+        words = status.message or status.reason or "no reason given"
+        super().__init__(f"{about}: {words} ({status.code}){self.hint}")
+        self.about = about
+        self.status = status
+        self.retry_after = retry_after
+
+
+class Unauthorized(Refused):
+    hint = "; the credentials are missing, wrong or expired: log in again or renew the token"
+
+
+class Forbidden(Refused):
+    hint = "; the credentials are known but lack this right: ask for a Role that grants it"
+
+
+class NotFound(Refused):
+    pass
+
+
+class AlreadyExists(Refused):
+    pass
+
+
+class Conflict(Refused):
+    pass
+
+
+class Expired(Refused):
+    pass
+
+
+class Invalid(Refused):
+    pass
+
+
+class TooManyRequests(Refused):
+    pass
+
+
+class ServerFault(Refused):
+    pass
+
+
+_BY_CODE: dict[int, type[Refused]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def refusal(about: str, status: Status, retry_after: float | None = None) -> Refused:
+    """The error that fits a Status."""
+    kind = AlreadyExists if status.reason == "AlreadyExists" else _BY_CODE.get(status.code)
+    if kind is None:
+        kind = ServerFault if status.code >= 500 else Refused
+    return kind(about, status, retry_after)

@@ -1,0 +1,167 @@
+"""The life of a controller process: caches first, then the lease, then the work; out in the opposite order.
+
+Every part is a task of one group. A part that ends by itself, for whatever reason, ends the process with that reason:
+kubelet starts a fresh one, while a process that lives on without one of its parts would hang silently.
+"""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any
+
+from paddle_operator.kube.controller import Controller
+from paddle_operator.kube.errors import KubeError
+from paddle_operator.kube.events import Recorder
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.lease import Elector, LostLease
+from paddle_operator.kube.serving import serving
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = (
+    20.0  # kubelet's default grace is 30 s: this leaves time to give the lease back and send the last events
+)
+LAST_EVENTS_SECONDS = 3.0
+STUCK_SECONDS = 600.0  # no pass of ours has a reason to take this long
+
+
+class Died(Exception):  # the sentence with which the process ends
+    """A part of the process ended, though it should have run for ever."""
+
+
+class Manager:
+    def __init__(
+        self,
+        *,
+        informers: Sequence[Informer[Any, Any]],
+        controllers: Sequence[Controller[Any]],
+        elector: Elector | None = None,
+        recorder: Recorder | None = None,
+        health_address: str = "0",
+        metrics_address: str = "0",
+    ) -> None:
+        self._informers = informers
+        self._controllers = controllers
+        self._elector = elector
+        self._recorder = recorder
+        self._addresses = health_address, metrics_address
+        self._stopping = asyncio.Event()
+        self._working = False
+
+    def stop(self) -> None:
+        """Take no new work, finish what is in hand, give the lease back, end."""
+        self._stopping.set()
+        for controller in self._controllers:
+            controller.queue.close()
+
+    async def run(self) -> None:
+        """Run until `stop`. Raises Died with the part and the reason where something ended that should not have."""
+        try:
+            async with (
+                serving(*self._addresses, healthy=self.health_problems, ready=self.readiness_problems),
+                asyncio.TaskGroup() as parts,
+            ):
+                followers = [parts.create_task(part) for part in self._followers()]
+                work = parts.create_task(self._until_stopped("work", self._sync_and_lead()))
+                await self._stopping.wait()
+                await self._drain(work)
+                await self._tell_last_events()
+                for follower in followers:
+                    follower.cancel()
+        except BaseExceptionGroup as group:
+            if died := group.subgroup(Died):
+                raise _first(died) from None
+            raise
+
+    def health_problems(self) -> Iterator[str]:
+        for controller in self._controllers:
+            seconds = controller.queue.longest_in_work_seconds()
+            if seconds > STUCK_SECONDS:
+                yield f"a pass of {controller.name} has been under way for {seconds:.0f} s"
+
+    def readiness_problems(self) -> Iterator[str]:
+        if self._stopping.is_set():
+            yield "stopping"
+        for informer in self._informers:
+            if not informer.synced:
+                yield f"the cache of {informer.kind} is not filled: {informer.problem or 'it is being listed'}"
+
+    def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
+        for informer in self._informers:
+            yield self._until_stopped(f"informer of {informer.kind}", informer.run())
+        if self._recorder:
+            yield self._until_stopped("event recorder", self._recorder.run())
+
+    async def _until_stopped(self, name: str, part: Coroutine[Any, Any, None]) -> None:
+        """Only a stop is a good reason to end."""
+        try:
+            await part
+        except (KubeError, LostLease) as error:
+            raise Died(f"{name}: {error}") from error
+        except Exception as error:
+            log.exception("a part of the process died", extra={"part": name})
+            raise Died(f"{name}: {type(error).__name__}: {error}") from error
+        if not self._stopping.is_set():
+            raise Died(f"{name} ended by itself")
+
+    async def _sync_and_lead(self) -> None:
+        await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
+        gc.collect()
+        gc.freeze()  # what the caches hold lives long: the collector need not walk it again and again
+        if self._elector:
+            await self._elector.lead(self._run_controllers)
+        else:
+            await self._run_controllers()
+
+    async def _run_controllers(self) -> None:
+        self._working = True
+        async with asyncio.TaskGroup() as group:
+            for controller in self._controllers:
+                group.create_task(controller.run(), name=controller.name)
+
+    async def _drain(self, work: asyncio.Task[None]) -> None:
+        if self._working:
+            _, late = await asyncio.wait((work,), timeout=DRAIN_SECONDS)
+            if late:
+                log.warning("work was not finished in time and is cut short", extra={"seconds": DRAIN_SECONDS})
+        work.cancel()
+        await asyncio.wait((work,))
+
+    async def _tell_last_events(self) -> None:
+        if not self._recorder:
+            return
+        try:
+            await asyncio.wait_for(self._recorder.flush(), LAST_EVENTS_SECONDS)
+        except (KubeError, TimeoutError) as error:
+            log.info("the last events were not sent", extra={"why": str(error) or "no answer"})
+
+
+async def run_until_signalled(manager: Manager) -> None:
+    """Run the manager; the first SIGTERM or SIGINT stops it gracefully, the second at once."""
+    loop = asyncio.get_running_loop()
+    running = asyncio.ensure_future(manager.run())
+    signals = 0
+
+    def signalled() -> None:
+        nonlocal signals
+        signals += 1
+        if signals == 1:
+            log.info("stopping: work in hand is finished first; a second signal ends it at once")
+            manager.stop()
+        else:
+            running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    try:
+        await running
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _first(group: BaseExceptionGroup[Died]) -> Died:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

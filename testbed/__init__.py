@@ -1,0 +1,1 @@
+"""What tests and benches run against: clocks, clusters and nodes that a test can steer."""

@@ -1,0 +1,76 @@
+"""Wait until the cluster is as a test claims: a watch tells, nothing is polled, and who waits in vain is told why."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Generic
+
+import msgspec
+
+from paddle_operator.kube.client import EVERYTHING, Client, Scope
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.objects import Key, Resource, T
+
+PATIENCE_SECONDS = 30.0
+
+
+class Followed(Generic[T]):
+    """The objects of one kind as a test sees them; `namespace` is meant where a name alone is given."""
+
+    def __init__(self, informer: Informer[T, T], namespace: str) -> None:
+        self.store = informer.store
+        self._namespace = namespace
+        self._heard = asyncio.Event()
+        self.store.listen(lambda *_: self._heard.set())
+
+    async def until(
+        self, name: str, claim: Callable[[T], bool] = lambda _: True, *, within_seconds: float = PATIENCE_SECONDS
+    ) -> T:
+        """The object, as soon as the claim holds for it. Raises AssertionError that shows how it is instead."""
+        found: list[T] = []
+
+        def holds() -> bool:
+            one = self.store.get(Key(self._namespace, name))
+            found[:] = [one] if one is not None else []
+            return one is not None and claim(one)
+
+        await self.until_all(holds, within_seconds=within_seconds, instead=lambda: shown(found, name))
+        return found[0]
+
+    async def until_gone(self, name: str, *, within_seconds: float = PATIENCE_SECONDS) -> None:
+        key = Key(self._namespace, name)
+        await self.until_all(lambda: self.store.get(key) is None, within_seconds=within_seconds)
+
+    async def until_all(
+        self,
+        claim: Callable[[], bool],
+        *,
+        within_seconds: float = PATIENCE_SECONDS,
+        instead: Callable[[], str] = lambda: "it is not so",
+    ) -> None:
+        """Return as soon as a claim about the whole store holds; it is asked again after each batch of news."""
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not claim():
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError(f"not within {within_seconds:.0f} s: {instead()}") from None
+
+
+@asynccontextmanager
+async def followed(client: Client, kind: Resource[T], scope: Scope = EVERYTHING) -> AsyncIterator[Followed[T]]:
+    """Follow a kind for the length of a block."""
+    informer: Informer[T, T] = Informer(client, kind, scope)
+    follower = Followed(informer, scope.namespace)
+    task = asyncio.create_task(informer.run(), name=f"following {kind}")
+    try:
+        await informer.wait_synced()
+        yield follower
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def shown(found: list[T], name: str) -> str:
+    return msgspec.json.format(msgspec.json.encode(found[0])).decode() if found else f"there is no {name}"

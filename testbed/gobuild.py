@@ -1,0 +1,72 @@
+"""Build the control plane from testbed/go, and say how far it is: 6 min on two cores with empty caches, 26 s with full.
+
+One command does it all: `go build -v` names each module that it downloads and each package that it compiles.
+"""
+
+import os
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO
+
+from testbed.progress import Progress
+from testbed.toolchain import AssetsError
+
+TICK_SECONDS = 0.5
+LAST_WORDS = 12  # lines of the compiler's that an error quotes
+
+
+def build(go: Path, module: Path, output: Path, ldflags: str, progress: Progress) -> None:
+    """Build the module's main package into `output`, telling how far it is. Raises AssetsError with Go's last words."""
+    command = [str(go), "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", str(output), "."]
+    environment = {name: value for name, value in os.environ.items() if name != "GOROOT"}  # go knows its own
+    environment |= {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+    last_words = deque[str](maxlen=LAST_WORDS)
+    downloaded = compiled = 0
+    doing = "with what Go's caches have"
+    with subprocess.Popen(
+        command, cwd=module, env=environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in lines_or_ticks(process.stderr):
+            if line.startswith("go: downloading "):
+                downloaded += 1
+                doing = f"downloading Go modules: {downloaded}"
+            elif line:
+                compiled += 1
+                doing = f"compiling: {compiled} packages"
+                last_words.append(line)
+            progress.show(f"building the control plane of the tests, {doing}")
+    if process.returncode != 0:
+        raise AssetsError(
+            "\n    ".join(
+                [
+                    f"{go} could not build the control plane of the tests in {module}. Mend what it says below, or set "
+                    "KUBEBUILDER_ASSETS to a folder that has the five programs.",
+                    *last_words,
+                ]
+            )
+        )
+
+
+def lines_or_ticks(stream: IO[str]) -> Iterator[str]:
+    """The stream's lines, and an empty one whenever none has come for a while: linking takes 25 s in silence."""
+    lines = SimpleQueue[str | None]()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line.rstrip())
+        lines.put(None)
+
+    Thread(target=read, name="output of go build", daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=TICK_SECONDS)
+        except Empty:
+            line = ""
+        if line is None:
+            return
+        yield line

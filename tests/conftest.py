@@ -1,0 +1,97 @@
+"""The control plane that the tests of a run share: built once, started by the first test that asks, ended with the run.
+
+A test that uses it is marked `cluster`, so that `pytest -m "not cluster"` is the layer that needs nothing but Python.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from testbed.assets import Binaries, binaries
+from testbed.control_plane import ControlPlane
+from testbed.toolchain import AssetsError
+
+CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries"}
+FOUND = pytest.StashKey[Binaries | AssetsError]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "cluster: needs a real control plane (set by itself where a fixture asks for one)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        if CLUSTER_FIXTURES.intersection(item.fixturenames):
+            item.add_marker("cluster")
+        if "control_plane" in item.fixturenames:
+            item.fixturenames.append("recovery")  # the last to be set up, so the first to end: others may need servers
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test, where no timeout of a test counts: with empty caches it takes five minutes."""
+    asked_for = any(item.get_closest_marker("cluster") for item in session.items)
+    if not asked_for or session.config.option.collectonly:
+        return
+    with uncaptured(session.config):
+        try:
+            session.stash[FOUND] = found = binaries()
+            say(session.config, f"control plane: programs from {found.source}")
+        except AssetsError as error:
+            session.stash[FOUND] = error  # told by every test that needs it
+
+
+@pytest.fixture(scope="session")
+def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
+    """For a test that starts a control plane of its own. Fails if there are no programs: it does not skip."""
+    found = request.session.stash[FOUND]
+    if isinstance(found, AssetsError):
+        pytest.fail(str(found), pytrace=False)
+    return found
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_plane_binaries: Binaries, pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
+    """The one of this run. Tests share it: stay in your namespace, and leave it running if you stop a part of it."""
+    with ControlPlane.start(control_plane_binaries) as started:
+        say(pytestconfig, f"control plane: ready after {started.started_in_seconds:.1f} s at {started.server}")
+        yield started
+
+
+@pytest.fixture
+async def recovery(control_plane: ControlPlane) -> AsyncIterator[None]:
+    """A test that ends with a server stopped or killed, by intention or not, does not harm the next one."""
+    yield
+    await control_plane.recover()
+
+
+@pytest.fixture
+async def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A fresh namespace, named after the test; its deletion is begun at the end and not waited for."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:40].strip("-")
+    name = await control_plane.make_namespace(words or "test")
+    yield name
+    await control_plane.delete_namespace(name)
+
+
+def say(config: pytest.Config, sentence: str) -> None:
+    """A line in pytest's own output, on a line of its own."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        with uncaptured(config):
+            reporter.ensure_newline()
+            reporter.write_line(sentence)
+
+
+@contextmanager
+def uncaptured(config: pytest.Config) -> Iterator[None]:
+    """Let what is written reach the terminal: who waits for a build wants to see it move."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        yield

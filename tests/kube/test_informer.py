@@ -1,0 +1,250 @@
+"""The cache equals the server, whatever happens in between: on a real API server, through a proxy that misbehaves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.informer import Informer, ListBy
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Object, Pod, Resource, View
+from paddle_operator.kube.queue import Lane
+from paddle_operator.kube.store import Stored
+from testbed.control_plane import ControlPlane
+from testbed.faults import FaultProxy
+from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
+
+Told = tuple[str, str, Lane]
+
+
+class Ear:
+    """Notes what an informer tells, and waits until something is true."""
+
+    def __init__(self, informer: Informer[Any, Any]) -> None:
+        self.told: list[Told] = []
+        self._heard = asyncio.Event()
+        self._informer = informer
+        informer.store.listen(self._hear)
+
+    def _hear(self, old: Stored | None, new: Stored | None, lane: Lane) -> None:
+        deed = "added" if old is None else "deleted" if new is None else "changed"
+        self.told.append((deed, (new or old).key.name, lane))  # type: ignore[union-attr]  # one of the two is there
+        self._heard.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                self._heard.clear()
+                await self._heard.wait()
+
+    async def until_versions(self, expected: dict[str, str]) -> None:
+        await self.until(lambda: versions(self._informer) == expected)
+
+
+def versions(informer: Informer[Any, Any]) -> dict[str, str]:
+    return {each.key.name: str(each.version) for each in informer.store}
+
+
+async def on_server(client: Client, kind: Resource[Object], namespace: str) -> dict[str, str]:
+    return {
+        each.key.name: each.metadata.resource_version
+        for each in await client.list_all(kind, Scope(namespace))
+        if each.key.name != "kube-root-ca.crt"
+    }
+
+
+def informer_of(
+    client: Client, namespace: str, kind: Resource[Object] = CONFIG_MAPS, **options: Any
+) -> Informer[Object, Object]:
+    return Informer(client, kind, Scope(namespace, fields="metadata.name!=kube-root-ca.crt"), **options)
+
+
+@asynccontextmanager
+async def running(informer: Informer[Any, Any]) -> AsyncIterator[Ear]:
+    ear = Ear(informer)
+    task = asyncio.ensure_future(informer.run())
+    try:
+        await asyncio.wait_for(informer.wait_synced(), 30)
+        yield ear
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+@pytest.mark.parametrize("list_by", ListBy)
+async def test_what_exists_is_listed_and_what_happens_is_followed(
+    client: Client, namespace: str, list_by: ListBy
+) -> None:
+    for number in range(5):
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, f"old{number}")))
+    informer = informer_of(client, namespace, list_by=list_by, page_size=2)
+    async with running(informer) as ear:
+        assert ear.told == [("added", f"old{number}", Lane.RELIST) for number in range(5)]
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "new")))
+        await client.delete(CONFIG_MAPS, Key(namespace, "old0"))
+        await client.merge(CONFIG_MAPS, Key(namespace, "new"), {"data": {"a": "b"}})
+        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+        live = [("added", "new", Lane.LIVE), ("deleted", "old0", Lane.LIVE), ("changed", "new", Lane.LIVE)]
+        assert ear.told[5:] == live
+
+
+async def test_after_a_cut_it_goes_on_without_listing_again(
+    client: Client, proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    informer = informer_of(proxied, namespace)
+    async with running(informer) as ear:
+        proxy.when(verb="watch").cut_watch(times=1)
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
+        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+    assert len(proxy.seen(verb="list")) == 1
+
+
+async def test_a_watch_that_is_stalled_half_open_is_noticed(
+    client: Client, proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    informer = informer_of(proxied, namespace, idle_seconds=0.5)
+    async with running(informer) as ear:
+        proxy.when(verb="watch").stall(times=1)
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+    assert len(proxy.seen(verb="list")) == 1
+
+
+@pytest.mark.parametrize("list_by", ListBy)
+async def test_a_real_410_leads_to_a_relist_that_tells_only_differences(
+    control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str, list_by: ListBy
+) -> None:
+    for name in ("same", "changed", "gone"):
+        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
+    informer = informer_of(proxied, namespace, POD_TEMPLATES, list_by=list_by)
+    async with running(informer) as ear:
+        ear.told.clear()
+        proxy.deny()
+        await client.merge(POD_TEMPLATES, Key(namespace, "changed"), {"metadata": {"labels": {"a": "b"}}})
+        await client.delete(POD_TEMPLATES, Key(namespace, "gone"))
+        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "new")))
+        await control_plane.compact()
+        proxy.heal()
+        await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
+    told = {(deed, name) for deed, name, lane in ear.told if lane is Lane.RELIST}
+    assert told == {("changed", "changed"), ("deleted", "gone"), ("added", "new")}
+    assert len(ear.told) == 3
+
+
+async def test_an_object_that_was_replaced_during_an_outage_is_told_as_two_pieces_of_news(
+    control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    key = Key(namespace, "a")
+    await client.create(POD_TEMPLATES, a_pod_template(key))
+    informer = informer_of(proxied, namespace, POD_TEMPLATES)
+    async with running(informer) as ear:
+        ear.told.clear()
+        proxy.deny()
+        await client.delete(POD_TEMPLATES, key)
+        await client.create(POD_TEMPLATES, a_pod_template(key))
+        await control_plane.compact()
+        proxy.heal()
+        await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
+    assert ear.told == [("deleted", "a", Lane.RELIST), ("added", "a", Lane.RELIST)]
+
+
+async def test_pages_that_are_compacted_away_half_way_are_listed_in_one_piece(
+    control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    for number in range(3):
+        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, f"a{number}")))
+    second_page = proxy.when(verb="list", predicate=lambda asked: "continue" in asked.query).delay(1, times=1)
+    informer = informer_of(proxied, namespace, POD_TEMPLATES, page_size=2)
+    task = asyncio.ensure_future(informer.run())
+    await second_page.has_fired()
+    for name in ("later", "latest"):
+        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
+    await control_plane.compact()
+    await asyncio.wait_for(informer.wait_synced(), 10)
+    assert versions(informer) == await on_server(client, POD_TEMPLATES, namespace)
+    assert len(proxy.seen(verb="list")) == 3
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_server_that_cannot_stream_lists_is_asked_for_pages(
+    client: Client, proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+    refused = proxy.when(verb="watch", predicate=lambda asked: "sendInitialEvents" in asked.query).answer(422)
+    informer = informer_of(proxied, namespace, list_by=ListBy.STREAM)
+    async with running(informer):
+        assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
+    assert refused.fired == 1
+
+
+async def test_our_own_writes_are_seen_before_the_watch_tells_them(
+    proxy: FaultProxy, proxied: Client, client: Client, namespace: str
+) -> None:
+    informer = informer_of(proxied, namespace, idle_seconds=0.5)
+    async with running(informer) as ear:
+        stalled = proxy.when(verb="watch").stall()
+        key = Key(namespace, "a")
+        informer.wrote(created := await client.create(CONFIG_MAPS, a_config_map(key)))
+        assert informer.store.get(key) == created
+        informer.deleted(key, created.uid, await client.delete(CONFIG_MAPS, key))
+        assert informer.store.get(key) is None
+        stalled.remove()
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "last")))
+        await ear.until(lambda: informer.store.get(Key(namespace, "last")) is not None)
+    told = [deed for deed, name, _ in ear.told if name == "a"]
+    assert told == ["added", "deleted"]  # the echo adds nothing
+
+
+async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
+    client: Client, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Strict(Object, frozen=True):
+        data: dict[str, int] = msgspec.field(default_factory=dict)
+
+    strict = Resource("api/v1", "configmaps", Strict)
+    for name in ("good", "bad"):
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, name), **({"x": "text"} if name == "bad" else {})))
+    scope = Scope(namespace, fields="metadata.name!=kube-root-ca.crt")
+    informer: Informer[Strict, Strict] = Informer(client, strict, scope)
+    async with running(informer) as ear:
+        assert [each.key.name for each in informer.store] == ["good"]
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "worse"), x="text"))
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "fine")))
+        await client.delete(CONFIG_MAPS, Key(namespace, "worse"))
+        await client.merge(CONFIG_MAPS, Key(namespace, "bad"), {"data": None})
+        await ear.until(lambda: {each.key.name for each in informer.store} == {"good", "fine", "bad"})
+    assert "left out an object that cannot be read" in caplog.text
+
+
+async def test_what_is_kept_is_what_the_projection_makes(client: Client, namespace: str) -> None:
+    class Brief(View, frozen=True):
+        key: Key
+        uid: str
+        version: int
+        phase: str
+
+    def brief(pod: Pod) -> Brief:
+        return Brief(pod.key, pod.uid, pod.version, pod.status.phase)
+
+    await client.create(PODS, a_pod(Key(namespace, "a")))
+    informer = Informer(client, PODS, Scope(namespace), project=brief)
+    by_phase = informer.store.index(lambda kept: (kept.phase,))
+    async with running(informer):
+        assert [kept.key.name for kept in by_phase["Pending"]] == ["a"]
+
+
+async def test_the_api_server_itself_may_be_killed_and_started_again(
+    control_plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    informer = informer_of(client, namespace)
+    async with running(informer) as ear:
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "before")))
+        await control_plane.api_server.kill()
+        await control_plane.api_server.start()
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "after")))
+        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))

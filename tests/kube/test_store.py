@@ -1,0 +1,193 @@
+"""The store's promises: only what is newer counts, every difference is told once, indexes never lie."""
+
+from collections import defaultdict
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from paddle_operator.kube.objects import Key
+from paddle_operator.kube.queue import Lane
+from paddle_operator.kube.store import Store
+
+
+class Thing(msgspec.Struct, frozen=True):
+    key: Key
+    uid: str
+    version: int
+    owner: str = ""
+
+
+def thing(name: str, uid: str, version: int, owner: str = "") -> Thing:
+    return Thing(Key("default", name), uid, version, owner)
+
+
+class Heard:
+    """What listeners were told, replayed into a copy that must equal the store."""
+
+    def __init__(self, store: Store[Thing]) -> None:
+        self.news: list[tuple[Thing | None, Thing | None, Lane]] = []
+        self.copy: dict[Key, Thing] = {}
+        store.listen(self.hear)
+
+    def hear(self, old: Thing | None, new: Thing | None, lane: Lane) -> None:
+        self.news.append((old, new, lane))
+        key = (new or old).key  # type: ignore[union-attr]  # one of the two is always there
+        assert self.copy.get(key) == old, "what was is what we were told last"
+        assert old is None or new is None or old.uid == new.uid, "another object of the same name is two pieces of news"
+        if new is None:
+            del self.copy[key]
+        else:
+            self.copy[key] = new
+
+
+def test_an_echo_of_what_is_known_is_told_to_nobody() -> None:
+    store: Store[Thing] = Store()
+    heard = Heard(store)
+    assert store.put(thing("a", "1", 5))
+    assert not store.put(thing("a", "1", 5))
+    assert not store.put(thing("a", "1", 4))
+    assert len(heard.news) == 1
+
+
+def test_a_relist_tells_only_differences() -> None:
+    store: Store[Thing] = Store()
+    for name, version in (("same", 1), ("changed", 2), ("gone", 3)):
+        store.put(thing(name, name, version))
+    heard = Heard.__new__(Heard)
+    heard.news, heard.copy = [], {each.key: each for each in store}
+    store.listen(heard.hear)
+    relist = store.relist(9)
+    for name, version in (("same", 1), ("changed", 7), ("new", 8)):
+        relist.saw(thing(name, name, version))
+    relist.finish(9)
+    told = [((old or new).key.name, lane) for old, new, lane in heard.news]  # type: ignore[union-attr]
+    assert told == [("changed", Lane.RELIST), ("new", Lane.RELIST), ("gone", Lane.RELIST)]
+
+
+def test_what_we_wrote_after_a_list_was_taken_outlives_that_list() -> None:
+    store: Store[Thing] = Store()
+    relist = store.relist(10)
+    store.put_own(thing("ours", "1", 12))
+    relist.finish(10)
+    assert store.get(Key("default", "ours"))
+
+
+def test_our_own_write_does_not_revive_what_the_watch_saw_die() -> None:
+    store: Store[Thing] = Store()
+    store.put(thing("a", "1", 5))
+    store.remove(Key("default", "a"), "1")
+    store.version = 7  # the deletion's
+    store.put_own(thing("a", "1", 6))  # the answer to our patch comes late
+    assert store.get(Key("default", "a")) is None
+
+
+def test_what_we_deleted_is_not_revived_by_older_news() -> None:
+    store: Store[Thing] = Store()
+    store.put(thing("a", "1", 5))
+    store.bury(Key("default", "a"), "1")
+    store.put(thing("a", "1", 6))
+    assert store.get(Key("default", "a")) is None
+    store.put(thing("a", "2", 8))
+    assert store.get(Key("default", "a")) == thing("a", "2", 8)
+    store.remove(Key("default", "a"), "1")  # the old one's deletion, told at last
+    assert store.get(Key("default", "a")) == thing("a", "2", 8)
+
+
+def test_a_server_whose_data_went_back_in_time_is_believed() -> None:
+    store: Store[Thing] = Store()
+    store.put(thing("a", "1", 50))
+    store.put(thing("b", "2", 60))
+    store.version = 60
+    relist = store.relist(20)
+    relist.saw(thing("a", "1", 10))
+    relist.finish(20)
+    assert list(store) == [thing("a", "1", 10)]
+    assert store.version == 20
+
+
+def test_an_index_follows_an_object_whose_value_changes() -> None:
+    store: Store[Thing] = Store()
+    by_owner = store.index(lambda each: (each.owner,) if each.owner else ())
+    store.put(thing("a", "1", 1, owner="x"))
+    store.put(thing("a", "1", 2, owner="y"))
+    assert list(by_owner["x"]) == []
+    assert [each.version for each in by_owner["y"]] == [2]
+
+
+NAMES = st.sampled_from("abcd")
+
+
+class StoreLife(RuleBasedStateMachine):
+    """A server, its change log, and a store that hears of it late, twice, by relist and through our own writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self.server: dict[str, Thing] = {}
+        self.log: list[tuple[str, Thing]] = []  # what a watch would send, in order
+        self.read = 0  # how much of it the store has been sent
+        self.store: Store[Thing] = Store()
+        self.heard = Heard(self.store)
+        self.by_owner = self.store.index(lambda each: (each.owner,))
+
+    def _next(self) -> int:
+        self.version += 1
+        return self.version
+
+    @rule(name=NAMES, owner=st.sampled_from("xy"), ours=st.booleans())
+    def write(self, name: str, owner: str, ours: bool) -> None:
+        version = self._next()
+        uid = self.server[name].uid if name in self.server else f"uid-{version}"
+        written = self.server[name] = thing(name, uid, version, owner)
+        self.log.append(("PUT", written))
+        if ours:
+            self.store.put_own(written)
+
+    @rule(name=NAMES, ours=st.booleans())
+    def delete(self, name: str, ours: bool) -> None:
+        if gone := self.server.pop(name, None):
+            self.log.append(("DELETED", msgspec.structs.replace(gone, version=self._next())))
+            if ours:
+                self.store.bury(gone.key, gone.uid)
+
+    @rule(most=st.integers(1, 5))
+    def watch(self, most: int) -> None:
+        for kind, item in self.log[self.read : self.read + most]:
+            self.read += 1
+            if item.version <= self.store.version:
+                continue
+            self.store.version = item.version
+            if kind == "PUT":
+                self.store.put(item)
+            else:
+                self.store.remove(item.key, item.uid)
+
+    @rule(name=NAMES)
+    def relist_with_a_write_of_ours_in_the_middle(self, name: str) -> None:
+        taken, version = list(self.server.values()), self.version
+        relist = self.store.relist(version)
+        for item in taken[:1]:
+            relist.saw(item)
+        self.write(name, "x", ours=True)
+        for item in taken[1:]:
+            relist.saw(item)
+        relist.finish(version)
+
+    @invariant()
+    def listeners_and_indexes_agree_with_the_store(self) -> None:
+        assert self.heard.copy == {each.key: each for each in self.store}
+        indexed = defaultdict(set)
+        for each in self.store:
+            indexed[each.owner].add(each.key)
+        for owner in "xy":
+            assert {each.key for each in self.by_owner[owner]} == indexed[owner]
+
+    def teardown(self) -> None:
+        self.watch(len(self.log))
+        assert {each.key.name: each for each in self.store} == self.server
+
+
+TestStoreLife = StoreLife.TestCase
+TestStoreLife.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
