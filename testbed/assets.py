@@ -107,7 +107,7 @@ def alone(lock: Path, progress: Progress) -> Iterator[None]:
 
 
 def builder_for(environment: Mapping[str, str]) -> Builder:
-    """The real one: Go from PATH or PyPI, and five minutes."""
+    """The real one: Go from PATH or PyPI, and some minutes."""
 
     def build_testbed(output: Path, progress: Progress) -> None:
         go = go_for(needed_version(MODULE), cache_folder(environment), environment, progress)

@@ -20,91 +20,90 @@ from testbed.servers import StartError
 from testbed.toolchain import AssetsError
 
 CHECKOUT = Path(__file__).parent.parent
-STATE = CHECKOUT / ".cluster"
-KUBECONFIG = STATE / "kubeconfig"
-LOCK = STATE / "lock"
-LOG = STATE / "log"
 POLL_SECONDS = 0.1
 
 
-def up() -> None:
-    """Start a control plane in the background unless there is one, and print how to reach it.
+class Cluster:
+    """The control plane whose state is in one folder: there is one or none."""
 
-    What a shell can evaluate goes to standard output, the prose to standard error: eval "$(make -s cluster)".
-    """
-    STATE.mkdir(exist_ok=True)
-    programs = binaries()  # here and not in the background, so that a build can be watched
-    if serving_pid():
-        tell("the control plane is already there")
-        while not KUBECONFIG.exists() and serving_pid():  # or nearly so
+    def __init__(self, state: Path) -> None:
+        self.kubeconfig = state / "kubeconfig"
+        self._state = state
+        self._lock = state / "lock"
+        self._log = state / "log"
+
+    def up(self) -> None:
+        """Start a control plane in the background unless there is one, and print how to reach it. Raises StartError.
+
+        What a shell can evaluate goes to standard output, the prose to standard error: eval "$(make -s cluster)".
+        """
+        self._state.mkdir(exist_ok=True)
+        programs = binaries()  # here and not in the background, so that a build can be watched
+        if self.serving_pid():
+            tell("the control plane is already there")
+            while not self.kubeconfig.exists() and self.serving_pid():  # or nearly so
+                time.sleep(POLL_SECONDS)
+        else:
+            self._start_in_background()
+            tell(f"Kubernetes {kubernetes_version()} is running; end it with: make cluster-down")
+        tell(f"kubectl of the same version: {programs.kubectl}")
+        print(f"export KUBECONFIG={self.kubeconfig}")
+
+    def _start_in_background(self) -> None:
+        self.kubeconfig.unlink(missing_ok=True)
+        with self._log.open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "testbed.cluster", "serve", str(self._state)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # it outlives this shell
+            )
+        while not self.kubeconfig.exists():
+            if process.poll() is not None:
+                raise StartError(f"the control plane did not start:\n{self._log.read_text()}")
             time.sleep(POLL_SECONDS)
-    else:
-        start_in_background()
-        tell(f"Kubernetes {kubernetes_version()} is running; end it with: make cluster-down")
-    tell(f"kubectl of the same version: {programs.kubectl}")
-    print(f"export KUBECONFIG={KUBECONFIG}")
 
+    def serve(self) -> None:
+        """Run a control plane until SIGTERM. Raises StartError."""
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        with self._lock.open("a+") as lock:
+            if not taken(lock):
+                raise StartError("another control plane of this checkout is being started: make cluster")
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            with ControlPlane.start(binaries()) as control_plane:
+                complete = self.kubeconfig.with_suffix(".new")
+                shutil.copy(control_plane.kubeconfig, complete)  # with its mode, 0600
+                complete.rename(self.kubeconfig)
+                ended.wait()
+            self.kubeconfig.unlink()
 
-def start_in_background() -> None:
-    """Return when the control plane answers. Raises StartError with what the background process had to say."""
-    KUBECONFIG.unlink(missing_ok=True)
-    with LOG.open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "testbed.cluster", "serve"],
-            cwd=CHECKOUT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # it outlives this shell
-        )
-    while not KUBECONFIG.exists():
-        if process.poll() is not None:
-            raise StartError(f"the control plane did not start:\n{LOG.read_text()}")
-        time.sleep(POLL_SECONDS)
+    def down(self) -> None:
+        """End the control plane; returns when nothing of it is left."""
+        pid = self.serving_pid()
+        if not pid:
+            tell("no control plane of this checkout is running")
+            return
+        os.kill(pid, signal.SIGTERM)
+        with self._lock.open("a+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when it has ended
+        shutil.rmtree(self._state)
+        tell("the control plane has ended")
 
-
-def serve() -> None:
-    """Run a control plane until SIGTERM."""
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    with LOCK.open("a+") as lock:
-        if not taken(lock):
-            raise StartError("another control plane of this checkout is being started: make cluster")
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        with ControlPlane.start(binaries()) as control_plane:
-            complete = KUBECONFIG.with_suffix(".new")
-            shutil.copy(control_plane.kubeconfig, complete)  # with its mode, 0600
-            complete.rename(KUBECONFIG)
-            ended.wait()
-        KUBECONFIG.unlink()
-
-
-def down() -> None:
-    """End the control plane of this checkout; returns when nothing of it is left."""
-    pid = serving_pid()
-    if not pid:
-        tell("no control plane of this checkout is running")
-        return
-    os.kill(pid, signal.SIGTERM)
-    with LOCK.open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when it has ended
-    shutil.rmtree(STATE)
-    tell("the control plane has ended")
-
-
-def serving_pid() -> int:
-    """The process that holds the lock, or 0."""
-    if not LOCK.exists():
-        return 0
-    with LOCK.open("a+") as lock:
-        if taken(lock):
+    def serving_pid(self) -> int:
+        """The process that holds the lock, or 0."""
+        if not self._lock.exists():
             return 0
-        lock.seek(0)
-        return int(lock.read() or 0)
+        with self._lock.open("a+") as lock:
+            if taken(lock):
+                return 0
+            lock.seek(0)
+            return int(lock.read() or 0)
 
 
 def taken(lock: TextIO) -> bool:
@@ -120,8 +119,13 @@ def tell(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-if __name__ == "__main__":
+def main(verb: str, state: Path) -> None:
+    cluster = Cluster(state)
     try:
-        {"up": up, "down": down, "serve": serve}[sys.argv[1]]()
+        {"up": cluster.up, "down": cluster.down, "serve": cluster.serve}[verb]()
     except (AssetsError, StartError) as error:
         sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else CHECKOUT / ".cluster")

@@ -1,6 +1,7 @@
 """A real Kubernetes control plane for tests: etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 
-Ready 4 to 5 s after the start on two cores. No process of it outlives its owner: see supervisor.py.
+Ready 3 to 5 s after the start on two cores, 7 s when others were at work on them.
+No process of it outlives its owner: see supervisor.py.
 """
 
 import asyncio
@@ -224,7 +225,7 @@ class ControlPlane:
         )
 
     def _wait_for_default_account(self, namespace: str) -> None:
-        """Without it the API server refuses pods; the controller manager makes it some 20 ms after the namespace."""
+        """Without it the API server refuses pods; the controller manager makes it (both: 9 to 65 ms)."""
         deadline = time.monotonic() + ACCOUNT_WITHIN_SECONDS
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         while not self._send("GET", path).ok:

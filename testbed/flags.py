@@ -1,6 +1,6 @@
 """The flags of each server of a control plane: loopback only, and stock values unless a test could not wait that long.
 
-A node is given up after 16 s and its pods go 5 s later, where a cluster takes 50 s and 5 minutes.
+A node is unhealthy after 16 s of silence and its pods are tolerated there for 5 s; stock values are 50 s and 5 minutes.
 """
 
 from dataclasses import dataclass

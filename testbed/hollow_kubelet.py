@@ -121,10 +121,11 @@ class Kubelet:
         if life is None:
             life = self._lives[pod.uid] = Life(pod, node.address, self._around, self._now())
         wake_at = life.advance(pod, self._now())
+        over = life.over  # as it will be told: while we write, the test may end the pod
         await self._tell(life)
-        if not life.over and wake_at < NEVER:
+        if not over and wake_at < NEVER:
             self._queue.add_after(pod.key, wake_at - self._now())
-        return life.over
+        return over
 
     async def _tell(self, life: Life) -> None:
         """Write the status if it is news. Raises Conflict where the pod, perhaps a condition of it, has changed."""

@@ -54,7 +54,8 @@ class Life:
         self.initial = [Container(pod, spec, initial=True, speed=around.speed) for spec in pod.spec.init_containers]
         self.containers = [Container(pod, spec, initial=False, speed=around.speed) for spec in pod.spec.containers]
         self.stop: Stop | None = None
-        self.sandbox = False  # volumes are mounted, and there is a network
+        # Volumes are mounted and there is a network; where a container ran before kubelet restarted, that was so.
+        self.sandbox = any(not isinstance(container.state, Waiting) for container in self.everything)
         self._around = around
         self._mounts = 0
         self._mount_at = now

@@ -1,7 +1,7 @@
 """Owns the servers of one control plane and ends them when their owner is gone, however it went.
 
 The owner holds the other end of standard input: the end of that file is the one notice that even SIGKILL gives.
-Requests are lines of JSON there, answers lines of JSON on standard output. Only the standard library: a start in 20 ms.
+Requests are lines of JSON there, answers lines of JSON on standard output. Only the standard library is needed.
 """
 
 import ctypes

@@ -35,22 +35,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test, where no timeout of a test counts: with empty caches it takes five minutes."""
+    """Build before the first test, where no timeout of a test counts: with empty caches it takes minutes."""
     asked_for = any(item.get_closest_marker("cluster") for item in session.items)
     if not asked_for or session.config.option.collectonly:
         return
     with uncaptured(session.config):
+        found = programs(session)
+    if isinstance(found, Binaries):
+        say(session.config, f"control plane: programs from {found.source}")
+
+
+def programs(session: pytest.Session) -> Binaries | AssetsError:
+    """Found or built once in a run; what went wrong is kept as well, to be told by every test that needs them."""
+    if FOUND not in session.stash:
         try:
-            session.stash[FOUND] = found = binaries()
-            say(session.config, f"control plane: programs from {found.source}")
+            session.stash[FOUND] = binaries()
         except AssetsError as error:
-            session.stash[FOUND] = error  # told by every test that needs it
+            session.stash[FOUND] = error
+    return session.stash[FOUND]
 
 
 @pytest.fixture(scope="session")
 def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
     """For a test that starts a control plane of its own. Fails if there are no programs: it does not skip."""
-    found = request.session.stash[FOUND]
+    found = programs(request.session)
     if isinstance(found, AssetsError):
         pytest.fail(str(found), pytrace=False)
     return found

@@ -1,13 +1,21 @@
 """Clients of the real API server: straight, and through a proxy that misbehaves when told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from paddle_operator.kube.client import Client
+from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.kube.kubelet import Kubelet, running_kubelet
+
+
+@pytest.fixture(scope="module")
+def breakable_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
+    """One of the module's own, for tests that kill parts of it: the shared one's controllers would sulk for minutes."""
+    with ControlPlane.start(control_plane_binaries) as started:
+        yield started
 
 
 @pytest.fixture

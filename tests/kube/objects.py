@@ -1,8 +1,9 @@
 """Small objects for the tests of the runtime."""
 
-from paddle_operator.kube.objects import Key, Manifest, Object, Pod, Resource
+from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 
 POD_TEMPLATES = Resource("api/v1", "podtemplates", Object)  # the test bed serves these straight from etcd
+NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 NODES = Resource("api/v1", "nodes", Object, namespaced=False)
 
 
@@ -35,6 +36,3 @@ def a_pod(key: Key, *, node: str = "") -> Manifest:
         "metadata": {"namespace": key.namespace, "name": key.name},
         "spec": spec,
     }
-
-
-__all__ = ["NODES", "POD_TEMPLATES", "Pod", "a_config_map", "a_pod", "a_pod_template"]

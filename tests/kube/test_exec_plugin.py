@@ -56,7 +56,7 @@ async def refusal_of(plugin: ExecPlugin) -> str:
 
 async def until(condition: Callable[[], bool]) -> None:
     """For what a process of its own does: no clock of ours moves it."""
-    while not condition():  # noqa: ASYNC110 - another process sets no event of ours
+    while not condition():
         await asyncio.sleep(0.01)
 
 
@@ -265,7 +265,7 @@ async def test_a_failure_is_told_in_the_last_words_of_the_program_without_secret
     sentence = await refusal_of(build(program, env=[{"name": "MY_SECRET", "value": "OWN_VALUE"}]))
     assert sentence.endswith(
         " exited 1: sent Authorization: … and … and … / got … from https://login.example.com/Tenant1/oauth2"
-        ' / the session "dev" has expired: open …'
+        ' / the session "dev" has expired: open …; log in again, or run it by hand'
     )
 
 

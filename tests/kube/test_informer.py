@@ -238,13 +238,13 @@ async def test_what_is_kept_is_what_the_projection_makes(client: Client, namespa
         assert [kept.key.name for kept in by_phase["Pending"]] == ["a"]
 
 
-async def test_the_api_server_itself_may_be_killed_and_started_again(
-    control_plane: ControlPlane, client: Client, namespace: str
-) -> None:
-    informer = informer_of(client, namespace)
-    async with running(informer) as ear:
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "before")))
-        await control_plane.api_server.kill()
-        await control_plane.api_server.start()
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "after")))
-        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_control_plane: ControlPlane) -> None:
+    namespace = await breakable_control_plane.make_namespace()
+    async with Client(breakable_control_plane.connection()) as client:
+        informer = informer_of(client, namespace)
+        async with running(informer) as ear:
+            await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "before")))
+            await breakable_control_plane.api_server.kill()
+            await breakable_control_plane.api_server.start()
+            await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "after")))
+            await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))

@@ -148,6 +148,42 @@ async def test_a_successor_starts_at_once_when_the_lease_was_given_back() -> Non
     await asyncio.wait((rival,))
 
 
+async def test_the_work_has_ended_when_the_term_is_over_and_not_at_the_next_try() -> None:
+    clock, server = FakeClock(), LeaseServer()
+    line = Line(server)
+    terms = Terms(lease_seconds=5, renew_seconds=3, retry_seconds=2)
+    elector = Elector(cast("Client", line), KEY, identity="only", terms=terms, clock=clock)
+    ended_at = 0.0
+
+    async def work() -> None:
+        nonlocal ended_at
+        try:
+            await forever()
+        finally:
+            ended_at = clock.monotonic()
+
+    began_at = clock.monotonic()
+    led = asyncio.ensure_future(elector.lead(work))
+    await clock.advance(1)
+    line.fault = "cut"
+    await clock.advance(5)
+    with pytest.raises(LostLease):
+        await led
+    assert ended_at - began_at == terms.renew_seconds
+
+
+async def test_a_process_that_was_suspended_past_its_term_cannot_write_when_it_wakes() -> None:
+    clock, server = FakeClock(), LeaseServer()
+    elector, _ = contender(server, clock, "only")
+    led = asyncio.ensure_future(elector.lead(forever))
+    await clock.advance(1)
+    clock._move_to(clock.monotonic() + 3600)  # no timer rings, no task runs: the lid was closed
+    with pytest.raises(Fenced, match="nothing was sent"):
+        elector.fence()
+    led.cancel()
+    await asyncio.wait((led,))
+
+
 async def test_a_lease_that_somebody_deletes_ends_the_leader() -> None:
     clock, server = FakeClock(), LeaseServer()
     elector, _ = contender(server, clock, "only")

@@ -49,6 +49,18 @@ async def test_a_live_change_goes_before_what_a_relist_brought() -> None:
     assert [await queue.take() for _ in range(4)] == ["new", "old-3", "old-1", "old-2"]
 
 
+async def test_a_key_in_work_that_a_relist_and_a_live_change_want_again_is_live() -> None:
+    queue: Queue[str] = Queue("test", FakeClock())
+    queue.add("a")
+    key = await queue.take()
+    queue.add("a", Lane.RELIST)
+    queue.add("a")
+    queue.add("a", Lane.RELIST)
+    queue.add("patient", Lane.RELIST)
+    queue.done(key)
+    assert await queue.take() == "a"
+
+
 async def test_a_busy_cluster_does_not_starve_what_a_relist_brought() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("patient", Lane.RELIST)

@@ -130,6 +130,7 @@ class StoreLife(RuleBasedStateMachine):
         self.read = 0  # how much of it the store has been sent
         self.store: Store[Thing] = Store()
         self.heard = Heard(self.store)
+        self.ours_gone: set[str] = set()
         self.by_owner = self.store.index(lambda each: (each.owner,))
 
     def _next(self) -> int:
@@ -149,8 +150,10 @@ class StoreLife(RuleBasedStateMachine):
     def delete(self, name: str, ours: bool) -> None:
         if gone := self.server.pop(name, None):
             self.log.append(("DELETED", msgspec.structs.replace(gone, version=self._next())))
-            if ours:
+            known = self.store.get(gone.key)
+            if ours and known and known.uid == gone.uid:
                 self.store.bury(gone.key, gone.uid)
+                self.ours_gone.add(gone.uid)
 
     @rule(most=st.integers(1, 5))
     def watch(self, most: int) -> None:
@@ -164,14 +167,18 @@ class StoreLife(RuleBasedStateMachine):
             else:
                 self.store.remove(item.key, item.uid)
 
-    @rule(name=NAMES)
-    def relist_with_a_write_of_ours_in_the_middle(self, name: str) -> None:
+    @rule(name=NAMES, deeds=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=3), later=st.integers(0, 3))
+    def relist_with_deeds_in_the_middle(self, name: str, deeds: list[tuple[bool, bool]], later: int) -> None:
         taken, version = list(self.server.values()), self.version
         relist = self.store.relist(version)
-        for item in taken[:1]:
+        for item in taken[:later]:
             relist.saw(item)
-        self.write(name, "x", ours=True)
-        for item in taken[1:]:
+        for is_write, ours in deeds:
+            if is_write:
+                self.write(name, "x", ours)
+            else:
+                self.delete(name, ours)
+        for item in taken[later:]:
             relist.saw(item)
         relist.finish(version)
 
@@ -183,6 +190,10 @@ class StoreLife(RuleBasedStateMachine):
             indexed[each.owner].add(each.key)
         for owner in "xy":
             assert {each.key for each in self.by_owner[owner]} == indexed[owner]
+
+    @invariant()
+    def what_we_deleted_stays_deleted(self) -> None:
+        assert not {each.uid for each in self.store} & self.ours_gone
 
     def teardown(self) -> None:
         self.watch(len(self.log))

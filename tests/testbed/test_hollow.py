@@ -1,7 +1,9 @@
 """A pod on a hollow node looks from the API as it would on a kubelet, through whatever life the test gives it."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from testbed.hollow_script import (
     starts,
 )
 
+ROOT = Path(__file__).parents[2]
 KUBELET = "tester-1"  # under a name of its own in the audit log
 
 
@@ -204,7 +207,7 @@ async def test_a_volume_that_is_missing_keeps_the_pod_without_an_address(
 async def test_a_deleted_pod_ends_by_sigterm_and_is_gone(
     control_plane: ControlPlane, client: Client, nodes: HollowNodes, pods: Followed[HollowPod], namespace: str
 ) -> None:
-    nodes.script("worker", exits_on_sigterm(15, after=0.2))
+    nodes.script("worker", exits_on_sigterm(15))
     await client.create(PODS, a_pod(namespace))
     running = await pods.until("worker", runs)
     async with control_plane.audit.recording() as writes:
@@ -413,3 +416,20 @@ async def test_leaving_takes_the_nodes_and_their_pods_along(
         await pods.until("worker", runs)
     assert not names & {node.key.name for node in await client.list_all(NODES)}
     await pods.until_gone("worker")
+
+
+async def test_as_a_process_of_its_own_it_serves_until_it_is_told_to_end(
+    control_plane: ControlPlane, client: Client, pods: Followed[HollowPod], namespace: str
+) -> None:
+    kubeconfig = str(control_plane.kubeconfig_for(KUBELET))
+    options = ("--kubeconfig", kubeconfig, "--count", "1", "--name", namespace, "--exits-after", "0.5")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "testbed.hollow", *options, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    assert process.stdout
+    assert await process.stdout.readline() == f"1 hollow nodes are ready, the first is {namespace}-0\n".encode()
+    await client.create(PODS, a_pod(namespace))
+    await pods.until("worker", lambda pod: pod.status.phase == "Succeeded")
+    process.terminate()
+    assert await process.wait() == 0
+    assert f"{namespace}-0" not in {node.key.name for node in await client.list_all(NODES)}

@@ -5,9 +5,7 @@ server is saturated from about eight (python-stack.md 2b, testbed.md).
 """
 
 import asyncio
-import os
 import random
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,9 +18,10 @@ from multidict import CIMultiDict
 from paddle_operator.kube import metrics
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.connection import Connection
-from paddle_operator.kube.errors import Refused, ServerFault, Status, Unauthorized, Unreachable, Untrusted, refusal
+from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
+from paddle_operator.kube.failures import foreign, refused, unreachable
 from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
-from paddle_operator.kube.wire import Page, Unreadable, read_changes, read_page
+from paddle_operator.kube.wire import Page, Unreadable, read_changes, read_one, read_page
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -32,6 +31,8 @@ PAGE_SIZE = 500  # 10,000 pods peak at 83 MB in pages of 500, at 194 MB in one l
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 65.0  # the server itself gives up after 60
 IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
 
 
@@ -76,6 +77,7 @@ class Client:
         connection: Connection,
         *,
         in_flight: int = 32,
+        answer_seconds: float = ANSWER_SECONDS,
         fence: Callable[[], None] | None = None,
         clock: Clock | None = None,
         user_agent: str = "paddle-operator",
@@ -84,16 +86,14 @@ class Client:
         self._fence = fence
         self._clock = clock or SystemClock()
         self._slots = asyncio.Semaphore(in_flight)
+        self._answer_seconds = answer_seconds
         self._user_agent = user_agent
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            self.connection.server,
             connector=aiohttp.TCPConnector(limit=0),  # _slots bounds the calls; watches and logs each hold their own
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=10, sock_read=65
-            ),  # the server itself gives up at 60
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self._answer_seconds),
             headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
             auto_decompress=False,
         )
@@ -107,7 +107,7 @@ class Client:
 
     async def get(self, kind: Resource[T], key: Key) -> T:
         about = f"get {kind} {key}"
-        return kind.one.decode(await self._send(_Call("get", about, "GET", kind.path(key))))
+        return read_one(kind, await self._send(_Call("get", about, "GET", kind.path(key))))
 
     async def pages(
         self, kind: Resource[T], scope: Scope = EVERYTHING, size: int = PAGE_SIZE
@@ -241,7 +241,7 @@ class Client:
         call = _Call("delete", f"delete {kind} {key}", "DELETE", kind.path(key), body=body, writes=True)
         reply = await self._send(call)
         left = msgspec.json.decode(reply, type=Object).metadata
-        return kind.one.decode(reply) if left.uid and left.deletion_timestamp else None
+        return read_one(kind, reply) if left.uid and left.deletion_timestamp else None
 
     async def evict(self, key: Key, *, grace_seconds: int | None = None) -> None:
         """Ask for a pod's end by the disruption budgets. Raises TooManyRequests where they forbid it now."""
@@ -279,7 +279,7 @@ class Client:
             repeatable,
             writes=True,
         )
-        return kind.one.decode(await self._send(call))
+        return read_one(kind, await self._send(call))
 
     # Sending
 
@@ -306,15 +306,17 @@ class Client:
         async with self._reply(call, None) as reply:
             body = await reply.read()
             if reply.status >= 400:
-                raise _refusal(call.about, reply, body)
+                raise refused(call.about, self.connection, reply, body)
+            if reply.content_type != "application/json":
+                raise foreign(call.about, self.connection, reply)
             return body
 
     @asynccontextmanager
     async def _streamed(self, call: _Call, idle_seconds: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=idle_seconds)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         async with self._reply(call, timeout) as reply:
             if reply.status >= 400:
-                error = _refusal(call.about, reply, await reply.read())
+                error = refused(call.about, self.connection, reply, await reply.read())
                 if isinstance(error, Unauthorized):
                     await self.connection.renew()  # the caller comes back anyway; next time with something newer
                 raise error
@@ -337,7 +339,7 @@ class Client:
         try:
             async with self._session.request(
                 call.method,
-                call.path,
+                connection.server + call.path,  # no base URL: aiohttp would drop the path that a gateway's URL has
                 params=call.params,
                 data=call.body,
                 headers=headers,
@@ -351,7 +353,7 @@ class Client:
                 yield reply
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.count_request(call.method, "<error>")
-            raise _unreachable(call.about, connection, error) from error
+            raise unreachable(call.about, connection, error) from error
 
 
 def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:
@@ -376,40 +378,3 @@ def _pause_before_retry(call: _Call, error: Refused | Unreachable, tries: int) -
     unsent = isinstance(error, Unreachable) and not error.sent
     transient = isinstance(error, ServerFault | Unreachable)
     return FIRST_PAUSE_SECONDS * 2.0 ** (tries - 1) * jitter if unsent or (transient and call.repeatable) else None
-
-
-def _refusal(about: str, reply: aiohttp.ClientResponse, body: bytes) -> Refused:
-    try:
-        status = msgspec.json.decode(body, type=Status)
-    except msgspec.MsgspecError:  # a proxy or load balancer in between speaks no Status
-        status = Status(message=body[:200].decode(errors="replace"))
-    if not status.code:
-        status = msgspec.structs.replace(status, code=reply.status)
-    waits = reply.headers.get("Retry-After", "")
-    waits = waits or (str(status.details.retry_after_seconds or "") if status.details else "")
-    return refusal(about, status, float(waits) if waits.isdigit() else None)
-
-
-def _unreachable(about: str, connection: Connection, error: BaseException) -> Unreachable:
-    where = connection.server + (f" ({connection.source})" if connection.source != connection.server else "")
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLError | aiohttp.ClientSSLError):
-        why = getattr(error, "certificate_error", error)
-        return Untrusted(
-            f"{about}: {where} did not prove to be the server we mean: {why}; check its certificate authority"
-        )
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        why = (
-            _in_words(error.os_error)
-            if isinstance(error, aiohttp.ClientConnectorError)
-            else "it did not answer in time"
-        )
-        return Unreachable(
-            f"{about}: cannot reach {where}: {why}; check the address and that the server is up", sent=False
-        )
-    why = "no word for too long" if isinstance(error, TimeoutError) else (str(error) or type(error).__name__)
-    return Unreachable(f"{about}: lost the connection to {where}: {why}", sent=True)
-
-
-def _in_words(error: OSError) -> str:
-    """`Connection refused`, where asyncio says only that a call failed."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))

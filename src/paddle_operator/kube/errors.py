@@ -3,6 +3,7 @@
 KubeError
 ├── Misconfigured        a kubeconfig, token or plugin that cannot be used
 ├── Fenced               we are not the leader (any more): nothing was sent
+├── Garbled              the answer does not have the form that we know
 ├── Unreachable          no answer: `sent` says whether the server may have acted
 │   └── Untrusted        somebody answered, but not the server we mean
 └── Refused              the server answered with a Status
@@ -17,7 +18,7 @@ KubeError
     └── ServerFault      5xx
 """
 
-from typing import ClassVar
+import os
 
 import msgspec
 
@@ -31,6 +32,10 @@ class Misconfigured(KubeError):
 
 
 class Fenced(KubeError):
+    pass
+
+
+class Garbled(KubeError):
     pass
 
 
@@ -66,24 +71,40 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Refused(KubeError):
-    """The server said no; `about` is the verb and the object, `status` its own words."""
+    """The server said no; `about` is the verb and the object, `status` its own words.
 
-    hint: ClassVar[str] = ""
+    `source` is where our credentials come from, for those refusals that are about them.
+    """
 
-    def __init__(self, about: str, status: Status, retry_after: float | None = None) -> None:
-        words = status.message or status.reason or "no reason given"
-        super().__init__(f"{about}: {words} ({status.code}){self.hint}")
+    def __init__(self, about: str, status: Status, retry_after: float | None = None, source: str = "") -> None:
         self.about = about
         self.status = status
         self.retry_after = retry_after
+        self.credentials = f"the credentials of {source}" if source else "the credentials"
+        super().__init__(f"{about}: {self.words} ({status.code})" + (f"; {self.advice}" if self.advice else ""))
+
+    @property
+    def words(self) -> str:
+        return one_line(self.status.message or self.status.reason or "no reason given")
+
+    @property
+    def advice(self) -> str:
+        """What to do about it, where that can be told from the kind of refusal alone."""
+        return ""
 
 
 class Unauthorized(Refused):
-    hint = "; the credentials are missing, wrong or expired: log in again or renew the token"
+    @property
+    def advice(self) -> str:
+        return f"{self.credentials} are missing, wrong or expired: log in again or renew the token"
 
 
 class Forbidden(Refused):
-    hint = "; the credentials are known but lack this right: ask for a Role that grants it"
+    @property
+    def advice(self) -> str:
+        if " cannot " not in self.words:  # a quota or an admission plugin, which no Role overrules
+            return ""
+        return f"{self.credentials} are known but lack this right: ask for a Role that grants it"
 
 
 class NotFound(Refused):
@@ -126,9 +147,19 @@ _BY_CODE: dict[int, type[Refused]] = {
 }
 
 
-def refusal(about: str, status: Status, retry_after: float | None = None) -> Refused:
+def refusal(about: str, status: Status, retry_after: float | None = None, source: str = "") -> Refused:
     """The error that fits a Status."""
     kind = AlreadyExists if status.reason == "AlreadyExists" else _BY_CODE.get(status.code)
     if kind is None:
         kind = ServerFault if status.code >= 500 else Refused
-    return kind(about, status, retry_after)
+    return kind(about, status, retry_after, source)
+
+
+def one_line(text: str) -> str:
+    """Somebody else's words, fit to be part of a sentence."""
+    return " ".join(text.split())
+
+
+def in_words(error: OSError) -> str:
+    """`Connection refused`, where asyncio says only that a call failed."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))

@@ -13,12 +13,20 @@ from paddle_operator.kube import metrics
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock, SystemClock, Timer
-from paddle_operator.kube.errors import KubeError, NotFound, Refused, ServerFault, TooManyRequests
+from paddle_operator.kube.errors import (
+    AlreadyExists,
+    KubeError,
+    NotFound,
+    Refused,
+    ServerFault,
+    TooManyRequests,
+    Unauthorized,
+)
 from paddle_operator.kube.objects import EVENTS, Key, Manifest
 
 log = logging.getLogger(__name__)
 
-LONGEST_NOTE = 1024  # the API server's own limit
+LONGEST_NOTE_BYTES = 1024  # the API server's own limit, and it counts bytes
 MOST_WAITING = 1000
 MOST_REMEMBERED = 4096
 SERIES_SECONDS = 600.0  # news that comes again within this long is the same series
@@ -63,18 +71,20 @@ class Recorder:
         self._untold: OrderedDict[_News, None] = OrderedDict()
         self._news = asyncio.Event()
         self._timer: Timer | None = None
+        self._one_at_a_time = asyncio.Lock()  # a flush while `run` is in the middle of a series would write it twice
         self._flushing = False
 
     def normal(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._tell(_News(regarding, "Normal", reason, note[:LONGEST_NOTE], action))
+        self._tell(_News(regarding, "Normal", reason, _cut(note), action))
 
     def warning(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._tell(_News(regarding, "Warning", reason, note[:LONGEST_NOTE], action))
+        self._tell(_News(regarding, "Warning", reason, _cut(note), action))
 
     def _tell(self, news: _News) -> None:
         now = self._clock.monotonic()
         series = self._series.get(news)
-        if series is None or now - series.last_at > SERIES_SECONDS:
+        is_old = series is not None and now - series.last_at > SERIES_SECONDS
+        if series is None or (is_old and news not in self._untold):  # what an outage held back is not forgotten
             self._series[news] = series = _Series(self._event_key(news))
         else:
             series.count += 1
@@ -86,76 +96,100 @@ class Recorder:
 
     def _bound(self) -> None:
         while len(self._untold) > MOST_WAITING:
-            self._untold.popitem(last=False)
-            metrics.count_dropped_event()
+            self._drop(next(iter(self._untold)))
         while len(self._series) > MOST_REMEMBERED:
             forgotten, _ = self._series.popitem(last=False)
-            self._untold.pop(forgotten, None)
+            if forgotten in self._untold:
+                self._drop(forgotten)
+
+    def _drop(self, news: _News) -> None:
+        del self._untold[news]
+        metrics.count_dropped_event()
 
     def _event_key(self, news: _News) -> Key:
         about = news.regarding.key
         moment = int(self._clock.now().timestamp() * 1e9)
-        return Key(about.namespace or "default", f"{about.name[:200]}.{moment:x}{hash(news) & 0xFFFF:04x}")
+        stem = about.name[:200].rstrip("-.")  # a name of Kubernetes has no part that ends with a dash
+        return Key(about.namespace or "default", f"{stem}.{moment:x}{hash(news) & 0xFFFF:04x}")
 
     async def run(self) -> None:
         """Send what is told until cancelled; an unreachable server is waited for."""
         backoff = Backoff(self._clock)
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            backoff.begin()
-            try:
-                next_at = await self._send_due()
-            except KubeError as error:
-                log.debug("could not send events, trying again", extra={"why": str(error)})
-                await backoff.pause()
-                self._news.set()
-                continue
-            if self._timer:
-                self._timer.cancel()
-            if next_at is not None:
-                self._timer = self._clock.call_later(max(next_at - self._clock.monotonic(), 0), self._news.set)
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                backoff.begin()
+                try:
+                    next_at = await self._send_due()
+                except KubeError as error:
+                    log.debug("could not send events, trying again", extra={"why": str(error)})
+                    await backoff.pause()
+                    self._news.set()
+                    continue
+                backoff = Backoff(self._clock)  # everything is sent: the next trouble is another one
+                self._wake_at(next_at)
+        finally:
+            self._wake_at(None)
 
     async def flush(self) -> None:
         """Send all that waits, counts included, before the process ends. Raises what stands against it."""
         self._flushing = True
         await self._send_due()
 
+    def _wake_at(self, instant: float | None) -> None:
+        if self._timer:
+            self._timer.cancel()
+        wait = None if instant is None else max(instant - self._clock.monotonic(), 0)
+        self._timer = None if wait is None else self._clock.call_later(wait, self._news.set)
+
     async def _send_due(self) -> float | None:
         """Send what may be sent now; the answer is when the next one may."""
         next_at: float | None = None
-        for news in list(self._untold):
-            series = self._series[news]
-            due_at = series.told_at + RECOUNT_SECONDS
-            if due_at > self._clock.monotonic() and not self._flushing:
-                next_at = due_at if next_at is None else min(next_at, due_at)
-                continue
-            count = series.count
-            await self._send(news, series)
-            series.told, series.told_at = count, self._clock.monotonic()
-            if series.count == count:
-                self._untold.pop(news, None)
+        async with self._one_at_a_time:
+            for news in list(self._untold):
+                if news not in self._untold:  # dropped while another one was on its way
+                    continue
+                series = self._series[news]
+                due_at = series.told_at + RECOUNT_SECONDS
+                if due_at > self._clock.monotonic() and not self._flushing:
+                    next_at = due_at if next_at is None else min(next_at, due_at)
+                    continue
+                await self._send(news, series)
         return next_at
 
     async def _send(self, news: _News, series: _Series) -> None:
         """Write one Event; one that the server refuses for good is let go, it is only news."""
+        count = series.count
         try:
-            if series.told:
-                await self._recount(news, series)
-            else:
-                await self._client.create(EVENTS, self._manifest(news, series))
-        except (TooManyRequests, ServerFault):
+            await (self._recount(news, series) if series.told else self._create(news, series))
+            series.told = count
+        except (TooManyRequests, ServerFault, Unauthorized):
+            if news in self._untold:
+                self._untold.move_to_end(news)  # the trouble may be with this one alone: the others have their turn
             raise
         except Refused as error:
             log.debug("the server does not want this event", extra={"key": str(news.regarding.key), "why": str(error)})
+        series.told_at = self._clock.monotonic()
+        if series.count == count:
+            self._untold.pop(news, None)
+
+    async def _create(self, news: _News, series: _Series) -> None:
+        try:
+            await self._client.create(EVENTS, self._manifest(news, series))
+        except AlreadyExists:  # ours: the answer to an earlier try was lost
+            if series.count > 1:
+                await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
 
     async def _recount(self, news: _News, series: _Series) -> None:
-        times = {"count": series.count, "lastObservedTime": self._micro_time()}
         try:
-            await self._client.merge(EVENTS, series.key, {"series": times})
+            await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
         except NotFound:  # the server keeps events for an hour
-            series.key = self._event_key(news)
-            await self._client.create(EVENTS, self._manifest(news, series))
+            series.key, series.told = self._event_key(news), 0
+            await self._create(news, series)
+
+    def _count_of(self, series: _Series) -> Manifest:
+        return {"count": series.count, "lastObservedTime": self._micro_time()}
 
     def _manifest(self, news: _News, series: _Series) -> Manifest:
         about = news.regarding
@@ -179,8 +213,16 @@ class Recorder:
             },
         }
         if series.count > 1:
-            manifest["series"] = {"count": series.count, "lastObservedTime": self._micro_time()}
+            manifest["series"] = self._count_of(series)
         return manifest
 
     def _micro_time(self) -> str:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _cut(note: str) -> str:
+    """The note, or as much of its beginning as an Event can hold."""
+    whole = note.encode(errors="replace")
+    if len(whole) <= LONGEST_NOTE_BYTES:
+        return whole.decode()
+    return whole[: LONGEST_NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"

@@ -87,6 +87,7 @@ class ExecPlugin:
         self._expires_at: datetime | None = None
         self._ran_at = float("-inf")
         self._failure = ""
+        self._refused = False  # the server did not believe what the last run gave
 
     async def proof(self) -> Proof:
         if self._proof is not None and not self._stale():
@@ -97,7 +98,7 @@ class ExecPlugin:
             if self._failure and self._just_ran():
                 raise Misconfigured(self._failure)  # those who waited for a run share its failure too
             try:
-                status = await self._run()
+                status = self._unless_expired(await self._run())
             except Misconfigured as problem:
                 self._failure = str(problem)
                 raise
@@ -109,13 +110,23 @@ class ExecPlugin:
 
     async def renew(self, refused: Proof | None) -> bool:
         if refused is None or refused is self._proof:
-            self._proof = None
+            self._proof, self._refused = None, True
         return True  # either forgotten just now, or somebody else has already put a newer one in its place
 
     def _stale(self) -> bool:
         if self._expires_at is None or self._just_ran():
             return False
         return self._clock.now() >= self._expires_at - _EARLY
+
+    def _unless_expired(self, status: _Status) -> _Status:
+        """A stamp in the past may be the fault of this machine's clock; where the server has said no, it is not."""
+        refused, self._refused = self._refused, False
+        if refused and status.expiration_timestamp and status.expiration_timestamp <= self._clock.now():
+            since = status.expiration_timestamp.isoformat(" ", "seconds")
+            raise Misconfigured(
+                f"{self._about} gave a credential that has expired at {since}, and the server refuses it: log in again"
+            )
+        return status
 
     def _just_ran(self) -> bool:
         return self._clock.monotonic() - self._ran_at < _PAUSE_SECONDS
@@ -136,7 +147,9 @@ class ExecPlugin:
                 raise Misconfigured(f"{late}: run it by hand to see why") from None
             if code != 0:
                 words = self._without_secrets(_last_words(complaints))
-                raise Misconfigured(f"{self._about} exited {code}: {words or 'run it by hand to see why'}")
+                end = f"exited {code}" if code > 0 else f"was ended by signal {-code}"
+                advice = f"{words}; log in again, or run it by hand" if words else "run it by hand to see why"
+                raise Misconfigured(f"{self._about} {end}: {advice}")
         return self._status_in(output)
 
     async def _output(self, interactive: bool, complaints: IO[bytes]) -> tuple[int, bytes]:

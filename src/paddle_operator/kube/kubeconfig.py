@@ -217,9 +217,9 @@ def _decoded(path: Path, text: bytes) -> _File:
         file = msgspec.convert(_without_nulls(document or {}), _File, dec_hook=decode_secret)
     except yaml.MarkedYAMLError as problem:  # its own words may quote the line, and the line may hold a token
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
-        raise Misconfigured(f"{about} is not YAML: see line {line}") from None
+        raise Misconfigured(f"{about} is not YAML: correct line {line}") from None
     except msgspec.ValidationError as problem:
-        raise Misconfigured(f"{about} has a field of the wrong type: {problem}") from None
+        raise Misconfigured(f"{about} has a field of the wrong type: {problem}; correct it there") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise Misconfigured(f"{about} is not YAML: is it the right file?") from None
     if file.kind != "Config":

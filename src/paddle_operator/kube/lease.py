@@ -109,9 +109,8 @@ class Elector:
             self._lease = None
         asked_at = self._clock.monotonic()
         spec = self._lease.spec if self._lease else LeaseSpec()
-        if spec.holder_identity not in (None, "", self.identity) and asked_at <= self._seen_at + (
-            spec.lease_duration_seconds or 0
-        ):
+        runs_out_at = self._seen_at + (spec.lease_duration_seconds or 0)
+        if spec.holder_identity not in (None, "", self.identity) and asked_at <= runs_out_at:
             return False
         write = self._client.replace if self._lease else self._client.create
         try:

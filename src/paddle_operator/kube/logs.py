@@ -16,6 +16,7 @@ import msgspec
 
 _about: ContextVar[str] = ContextVar("about", default="")
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_PLAIN = (str, int, float, bool, type(None), list, dict)  # as JSON has them; a Key is a tuple to JSON, and text to us
 
 
 @contextmanager
@@ -47,19 +48,32 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "logger": record.name,
         }
-        line |= _fields(record)
+        line |= {name: value if type(value) in _PLAIN else str(value) for name, value in _fields(record).items()}
         if record.exc_info:
             line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except (TypeError, ValueError):  # half a surrogate, as a file's name may have: an odd line is better than none
+            return msgspec.json.encode({name: _sound(str(value)) for name, value in line.items()}).decode()
 
 
 class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={value!s}" for name, value in _fields(record).items())
-        line = f"{_moment(record)} {record.levelname:<7} {record.getMessage()}{fields}"
+        fields = "".join(f" {name}={_quoted(str(value))}" for name, value in _fields(record).items())
+        line = f"{_moment(record)} {record.levelname:<7} {' '.join(record.getMessage().split())}{fields}"
         if record.exc_info:
             line += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         return line
+
+
+def _quoted(value: str) -> str:
+    """A value as it stands, or as JSON has it where its end could not be seen: nobody's words make a second line."""
+    plain = value and not any(character.isspace() or character in '"=' for character in value)
+    return value if plain else msgspec.json.encode(_sound(value)).decode()
+
+
+def _sound(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def start_logging(formatter: logging.Formatter, level: int = logging.INFO, stream: TextIO | None = None) -> None:

@@ -25,8 +25,9 @@ def is_http_url(url: str) -> bool:
     """Whether a URL names a scheme that we speak, a host and, if any, a port that exists."""
     try:
         parts = urlsplit(url)
+        (parts.hostname or "").encode("idna")
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
+    except ValueError:  # a port or an IPv6 address that is none, a name with an empty part or one of 64 letters
         return False
 
 

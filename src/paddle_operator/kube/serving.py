@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from paddle_operator.kube.errors import in_words
 from paddle_operator.kube.metrics import REGISTRY
 
 Complaints = Callable[[], Iterable[str]]
 """Sentences about what is wrong right now; none means well."""
+
+Address = tuple[str, int]
 
 
 def _probe(complaints: Complaints) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -29,17 +32,22 @@ async def _metrics(_: web.Request) -> web.Response:
 
 def _listener(address: str) -> tuple[str | None, int]:
     """`:8080` is every address, as in Go's flags. Raises ValueError."""
-    host, _, port = address.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"the address {address!r} has no port: write host:port, :port, or 0 to serve nothing")
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(
+            f'the address "{address}" has no port from 0 to 65535: write host:port, :port, or 0 to serve nothing'
+        )
     return host.strip("[]") or None, int(port)
 
 
 @asynccontextmanager
 async def serving(
     health_address: str, metrics_address: str, healthy: Complaints, ready: Complaints
-) -> AsyncIterator[None]:
-    """Serve probes and metrics; an address of "0" serves nothing. Raises OSError where a port is taken."""
+) -> AsyncIterator[list[Address]]:
+    """Serve probes and metrics, and tell where; an address of "0" serves nothing.
+
+    Raises ValueError for what is no address, OSError where it cannot be listened on.
+    """
     probes, figures = web.Application(), web.Application()
     probes.router.add_get("/healthz", _probe(healthy))
     probes.router.add_get("/readyz", _probe(ready))
@@ -53,8 +61,11 @@ async def serving(
             runner = web.AppRunner(app, access_log=None)
             runners.append(runner)
             await runner.setup()
-            await web.TCPSite(runner, host, port).start()
-        yield
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as problem:
+                raise OSError(f"cannot listen on {address}: {in_words(problem)}; choose another address") from None
+        yield [address for runner in runners for address in runner.addresses]
     finally:
         for runner in runners:
             await runner.cleanup()

@@ -1,0 +1,112 @@
+"""A control plane to measure on, and the programs that run beside it: nobody else is at work there, and all of it ends.
+
+The controller manager and the scheduler are stopped once the namespaces are there: on two cores their work on every pod
+would be measured along, and the garbage collector would take pods whose owner and node were never made.
+"""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.program import Options
+from testbed.control_plane import ControlPlane
+from testbed.progress import Progress
+from testbed.request import RequestError, send
+
+CHECKOUT = Path(__file__).parent.parent
+END_SECONDS = 5.0
+
+Told = dict[str, float]
+
+
+class ProgramError(RuntimeError):
+    """A program ended without its figures; what it had to say is on standard error."""
+
+
+class Program:
+    """A process that tells lines of figures."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self._name = name
+        self._process = process
+
+    async def told(self) -> Told:
+        """The next line. Raises ProgramError where there is none."""
+        assert self._process.stdout
+        line = await self._process.stdout.readline()
+        if not line:
+            raise ProgramError(f"the program {self._name} ended with code {await self._process.wait()} and no figure")
+        return msgspec.json.decode(line, type=Told)
+
+
+class Bed:
+    def __init__(self, control_plane: ControlPlane, progress: Progress) -> None:
+        self.progress = progress
+        self.filled: Counter[str] = Counter()  # pods by the namespace's purpose
+        self._control_plane = control_plane
+        self._namespaces: dict[str, str] = {}
+
+    @classmethod
+    async def quiet(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
+        """With a namespace for each purpose, and with nobody but the API server and etcd left."""
+        bed = cls(control_plane, progress)
+        for purpose in namespaces:
+            bed._namespaces[purpose] = await control_plane.make_namespace(purpose)
+        await control_plane.scheduler.stop()
+        await control_plane.controller_manager.stop()
+        return bed
+
+    def place(self, purpose: str) -> dict[str, str]:
+        """The options that every program has. Not the administrator, whom the API server never makes wait."""
+        kubeconfig = self._control_plane.kubeconfig_for("tester-0")
+        return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
+
+    async def run(self, name: str, options: Options) -> Told:
+        """The last line that a program tells; it has ended then."""
+        last: Told = {}
+        async with self.started(name, options) as program:
+            while True:
+                try:
+                    last = await program.told()
+                except ProgramError:
+                    if not last:
+                        raise
+                    return last
+                if "pods" in last:
+                    self.progress.show(f"  {last['pods']:,.0f} pods")
+
+    @asynccontextmanager
+    async def started(self, name: str, options: Options) -> AsyncIterator[Program]:
+        """A program of bench/programs; leaving ends it, if it has not ended by itself."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            f"bench.programs.{name}",
+            msgspec.json.encode(options).decode(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=CHECKOUT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        try:
+            yield Program(name, process)
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def delete_pods(self, purpose: str) -> None:
+        """All pods of a namespace, at once and without grace. Raises RequestError."""
+        url = f"{self._control_plane.server}/api/v1/namespaces/{self._namespaces[purpose]}/pods"
+        token = self._control_plane.credentials.token_of("tester-1")
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        reply = await asyncio.to_thread(send, "DELETE", url, body=options, token=token, trust=self._control_plane.trust)
+        if not reply.ok:
+            raise RequestError(f"DELETE {url}: {reply.body.decode(errors='replace')} ({reply.status})")

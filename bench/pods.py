@@ -1,0 +1,119 @@
+"""Pods as an operator writes them and a kubelet reports them: 10 variables, an owner, 5 conditions.
+
+Stored, with both managers' fields, they are the 6 to 8 KB that pods of a real training job have.
+"""
+
+from paddle_operator.kube.objects import Key, Manifest
+
+PODS_PER_JOB = 20
+ROLE, INDEX, ATTEMPT = (f"training.example.com/{name}" for name in ("role", "index", "attempt"))
+MOMENT = "2026-01-02T03:04:05Z"
+IMAGE = "images.example.com/team/paddle:3.2.0-gpu"
+DIGEST = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+
+
+def key_of(namespace: str, number: int) -> Key:
+    job, index = divmod(number, PODS_PER_JOB)
+    return Key(namespace, f"train-{job:05d}-worker-{index}")
+
+
+def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
+    """A pod of some job as it is created; with a node it is bound, and no scheduler looks at it."""
+    job, index = divmod(number, PODS_PER_JOB)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": key_of(namespace, number).name,
+            "namespace": namespace,
+            "labels": {
+                "app.kubernetes.io/managed-by": "paddle-operator",
+                "app.kubernetes.io/instance": f"train-{job:05d}",
+                ROLE: "worker",
+                INDEX: str(index),
+                ATTEMPT: "0",
+            },
+            "annotations": {"training.example.com/template-hash": DIGEST[:16]},
+            "ownerReferences": [_owner(job)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [_container(job, index)],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        }
+        | ({"nodeName": node} if node else {}),
+    }
+
+
+def running(number: int, *, ready: bool = True) -> Manifest:
+    """The status that a kubelet writes of such a pod; `ready` can be flipped for ever to make changes."""
+    truth = "True" if ready else "False"
+    conditions = {
+        "PodReadyToStartContainers": "True",
+        "Initialized": "True",
+        "Ready": truth,
+        "ContainersReady": truth,
+        "PodScheduled": "True",
+    }
+    address = f"10.{128 + number // 65536}.{number // 256 % 256}.{number % 256}"
+    return {
+        "phase": "Running",
+        "hostIP": f"198.18.0.{number % 200 + 1}",
+        "hostIPs": [{"ip": f"198.18.0.{number % 200 + 1}"}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "startTime": MOMENT,
+        "conditions": [
+            {"type": type_, "status": status, "lastProbeTime": None, "lastTransitionTime": MOMENT}
+            for type_, status in conditions.items()
+        ],
+        "containerStatuses": [
+            {
+                "name": "paddle",
+                "image": IMAGE,
+                "imageID": f"{IMAGE}@sha256:{DIGEST}",
+                "containerID": f"containerd://{DIGEST[::-1]}",
+                "ready": ready,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": MOMENT}},
+                "lastState": {},
+            }
+        ],
+    }
+
+
+def _owner(job: int) -> Manifest:
+    return {
+        "apiVersion": "training.example.com/v1",
+        "kind": "TrainingJob",
+        "name": f"train-{job:05d}",
+        "uid": f"00000000-0000-4000-8000-{job:012d}",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _container(job: int, index: int) -> Manifest:
+    addresses = ",".join(f"train-{job:05d}-worker-{peer}:37777" for peer in range(4))
+    variables = {
+        "PADDLE_JOB_ID": f"train-{job:05d}",
+        "PADDLE_MASTER": f"train-{job:05d}-worker-0:37777",
+        "PADDLE_TRAINERS_NUM": str(PODS_PER_JOB),
+        "PADDLE_TRAINER_ID": str(index),
+        "PADDLE_TRAINER_ENDPOINTS": addresses,
+        "PADDLE_CURRENT_ENDPOINT": f"train-{job:05d}-worker-{index}:37777",
+        "PADDLE_PORT": "37777",
+        "TRAINING_ROLE": "TRAINER",
+        "GLOG_v": "0",
+        "OMP_NUM_THREADS": "8",
+    }
+    return {
+        "name": "paddle",
+        "image": IMAGE,
+        "command": ["python", "-m", "paddle.distributed.launch", "train.py", "--epochs=10"],
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "ports": [{"name": "master", "containerPort": 37777}],
+        "resources": {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": {"cpu": "8", "memory": "32Gi"}},
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }

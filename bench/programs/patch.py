@@ -1,0 +1,25 @@
+"""Writes the status of pods again and again, as kubelets do: each write is one event for whoever watches."""
+
+from bench.pods import key_of, running
+from bench.program import Options, client_of, each, run, tell
+from paddle_operator.kube.objects import PODS
+
+
+class Patch(Options, frozen=True, kw_only=True):
+    pods: int
+    turns: int
+
+
+async def patch(asked: Patch) -> None:
+    async with client_of(asked, "kubelet") as kubelet:
+        for turn in range(asked.turns):
+
+            async def flip(number: int, ready: bool = bool(turn % 2)) -> None:
+                await kubelet.merge_status(PODS, key_of(asked.namespace, number), running(number, ready=ready))
+
+            await each(range(asked.pods), flip)
+    tell(patches=asked.pods * asked.turns)
+
+
+if __name__ == "__main__":
+    run(Patch, patch)

@@ -1,0 +1,107 @@
+"""What does an event cost from the socket to the queue: in our informer, or in a bare loop that only decodes?
+
+Events come as fast as the API server takes the writes behind them, so that most reads bring only a few.
+"""
+
+import asyncio
+import gc
+import time
+from typing import Literal
+
+from bench.program import Options, bare_session, client_of, run, tell
+from bench.views import WORKERS, PodView, view_of
+from paddle_operator.kube.client import Scope
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.objects import Added, Deleted, Key, Modified
+from paddle_operator.kube.queue import Lane, Queue
+
+
+class Watch(Options, frozen=True, kw_only=True):
+    by: Literal["ours", "bare"]
+    events: int
+
+
+class Meter:
+    """CPU time from the moment it is ready until so many events have come."""
+
+    def __init__(self, events: int) -> None:
+        self.finished = asyncio.Event()
+        self._events = events
+        self._seen = 0
+        self._first_at = 0.0
+        self._cpu = 0.0
+
+    def begin(self) -> None:
+        gc.collect()
+        gc.freeze()  # as the manager does when its caches are filled
+        self._cpu = time.process_time()
+        tell(ready=1)
+
+    def count(self, events: int = 1) -> None:
+        if not self._seen:
+            self._first_at = time.monotonic()
+        self._seen += events
+        if self._seen >= self._events:
+            self.finished.set()
+
+    def tell(self) -> None:
+        cpu, seconds = time.process_time() - self._cpu, time.monotonic() - self._first_at
+        tell(cpu=cpu / self._seen * 1e6, rate=self._seen / seconds)
+
+
+async def ours(asked: Watch) -> None:
+    """Decode, project, store, index by owner, add the job to the queue; and a worker that takes it from there."""
+    meter = Meter(asked.events)
+    async with client_of(asked) as client:
+        informer = Informer(client, WORKERS, Scope(asked.namespace), project=view_of)
+        informer.store.index(lambda pod: (pod.owner_uid,))
+        queue: Queue[Key] = Queue("bench")
+
+        def hear(old: PodView | None, new: PodView | None, lane: Lane) -> None:
+            pod = new or old
+            assert pod
+            queue.add(pod.job_key, lane)
+            if lane is Lane.LIVE:
+                meter.count()
+
+        informer.store.listen(hear)
+        tasks = [asyncio.ensure_future(informer.run()), asyncio.ensure_future(take_all(queue))]
+        await informer.wait_synced()
+        meter.begin()
+        await meter.finished.wait()
+        meter.tell()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def take_all(queue: Queue[Key]) -> None:
+    while True:
+        queue.done(await queue.take())
+
+
+async def bare(asked: Watch) -> None:
+    """Read lines, decode them into the same Structs, and forget them."""
+    meter = Meter(asked.events)
+    path = WORKERS.path(namespace=asked.namespace)
+    async with bare_session(asked) as session:
+        async with session.get(path, params={"limit": "1"}) as reply:
+            since = WORKERS.page.decode(await reply.read()).metadata.resource_version
+        params = {"watch": "true", "resourceVersion": since}
+        async with session.get(path, params=params) as reply:
+            meter.begin()
+            rest = b""
+            while not meter.finished.is_set():
+                lines, newline, rest = (rest + await reply.content.readany()).rpartition(b"\n")
+                if newline:
+                    changes = WORKERS.change.decode_lines(lines)
+                    meter.count(sum([isinstance(change, Added | Modified | Deleted) for change in changes]))
+        meter.tell()
+
+
+async def watch(asked: Watch) -> None:
+    await {"ours": ours, "bare": bare}[asked.by](asked)
+
+
+if __name__ == "__main__":
+    run(Watch, watch)

@@ -1,0 +1,41 @@
+"""The range file says what is judged and how."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.ranges import Range, ranges
+
+
+def test_every_limit_of_the_file_stands_beside_what_it_came_from() -> None:
+    assert [name for name, each in ranges().items() if each.limit is not None and each.seen is None] == []
+
+
+def test_a_limit_is_kept_up_to_its_very_value() -> None:
+    ceiling, floor = Range("cpu", "s", at_most=2), Range("rate", "/s", at_least=90)
+    assert not ceiling.missed(2.0)
+    assert ceiling.missed(2.01)
+    assert not floor.missed(90.0)
+    assert floor.missed(89.9)
+
+
+def test_a_figure_without_a_limit_cannot_be_missed_and_has_no_share() -> None:
+    figure = Range("peak", "MB")
+    assert not figure.missed(1e9)
+    assert figure.share(1e9) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[a]\nwhat = "a"\nunit = "s"\nat_most = 1\nat_least = 1',
+        '[a]\nwhat = "a"\nunit = "s"\nat_most = 0',
+        '[a]\nwhat = "a"\nunit = "s"\nat_mots = 1',
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "ranges.toml"
+    file.write_text(text)
+    with pytest.raises(msgspec.ValidationError):
+        ranges(file)

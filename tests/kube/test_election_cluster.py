@@ -1,0 +1,201 @@
+"""Two managers and one lease on a real API server: never two writers at once, no lost work, a bounded take-over."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.clock import SystemClock
+from paddle_operator.kube.lease import Elector, Terms
+from paddle_operator.kube.manager import Died, Manager
+from paddle_operator.kube.objects import CONFIG_MAPS, Key
+from testbed.audit import Writes
+from testbed.control_plane import ControlPlane
+from testbed.faults import FaultProxy
+from tests.conftest import say
+from tests.kube.orders import OrderDesk, an_order, answer_to
+
+ROUNDS = 20
+TERMS = Terms(lease_seconds=2, renew_seconds=1.3, retry_seconds=0.3)
+TAKE_OVER_SECONDS = TERMS.lease_seconds + 2
+
+
+class JumpingClock(SystemClock):
+    """A wall clock that somebody sets."""
+
+    offset = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.offset
+
+
+class Contender:
+    """One replica of an operator whose whole work is to answer each `order-N` with a `done-N`."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str, user: str) -> None:
+        self.user = user
+        self.clock = JumpingClock()
+        self.died: list[str] = []
+        self._control_plane = control_plane
+        self._namespace = namespace
+        self._elector: Elector | None = None
+        self._manager: Manager | None = None
+
+    @property
+    def leading(self) -> bool:
+        return self._elector is not None and self._elector.leading
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Contender"]:
+        async with FaultProxy(self._control_plane.connection()) as self.proxy:
+            self._stopped = False
+            self._reachable = asyncio.Event()
+            self._reachable.set()
+            task = asyncio.ensure_future(self._live())
+            try:
+                yield self
+            finally:
+                self._stopped = True
+                if self._manager:
+                    self._manager.stop()
+                await task
+
+    def cut_off(self, *, silently: bool) -> None:
+        self._reachable.clear()
+        (self.proxy.black_hole if silently else self.proxy.deny)()
+
+    async def heal(self) -> None:
+        """Mend the network and return when the replica, started again, stands by with a full cache."""
+        self.proxy.heal()
+        self._reachable.set()
+        async with asyncio.timeout(20):
+            while self._manager is None or any(self._manager.readiness_problems()):
+                await asyncio.sleep(0.01)
+
+    async def _live(self) -> None:
+        """As kubelet would: whenever the process ends, start it again."""
+        while not self._stopped:
+            await self._reachable.wait()  # kubelet would wait for its own back-off; the test, only for the network
+            try:
+                await self._one_life()
+            except Died as death:
+                self.died.append(str(death))
+            self._manager = None
+
+    async def _one_life(self) -> None:
+        connection = self.proxy.connection(self._control_plane.credentials.token_of(self.user))
+        async with AsyncExitStack() as stack:
+            electing = await stack.enter_async_context(Client(connection))
+            self._elector = Elector(
+                electing,
+                Key(self._namespace, "operator"),
+                identity=f"{self.user}-{id(stack):x}",
+                terms=TERMS,
+                clock=self.clock,
+            )
+            client = await stack.enter_async_context(Client(connection, fence=self._elector.fence))
+            self._manager = OrderDesk(client, self._namespace, elector=self._elector).manager
+            if self._stopped:
+                return
+            await self._manager.run()
+
+
+async def orders_keep_coming(client: Client, namespace: str, made: list[Key]) -> None:
+    while True:
+        order = Key(namespace, f"order-{len(made)}")
+        await client.create(CONFIG_MAPS, an_order(order))
+        made.append(order)
+        await asyncio.sleep(0.05)
+
+
+async def until_leading(contender: Contender, within_seconds: float) -> float:
+    """The seconds that it took."""
+    began_at = asyncio.get_running_loop().time()
+    async with asyncio.timeout(within_seconds):
+        while not contender.leading:  # time alone decides it, nothing tells
+            await asyncio.sleep(0.005)
+    return asyncio.get_running_loop().time() - began_at
+
+
+def terms_of_office(writes: Writes) -> list[Writes]:
+    """The writes in the order of their arrival, split wherever the writer changes."""
+    terms: list[Writes] = []
+    for write in sorted(writes, key=lambda write: write.received_at):
+        if not terms or terms[-1][-1].user != write.user:
+            terms.append(Writes())
+        terms[-1].append(write)
+    return terms
+
+
+@pytest.mark.timeout(400)
+async def test_a_leader_cut_off_at_a_random_moment_is_replaced_and_never_doubled(
+    control_plane: ControlPlane, client: Client, namespace: str, pytestconfig: pytest.Config
+) -> None:
+    dice = random.Random(pytestconfig.getoption("randomly_seed"))
+    one, two = (Contender(control_plane, namespace, f"tester-{number}") for number in (10, 11))
+    made: list[Key] = []
+    took: list[float] = []
+    start = await control_plane.audit.mark()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(one.running())
+        await stack.enter_async_context(two.running())
+        ordering = asyncio.ensure_future(orders_keep_coming(client, namespace, made))
+        await asyncio.gather(one.heal(), two.heal())
+        while not (one.leading or two.leading):
+            await asyncio.sleep(0.005)
+        leader, rival = (one, two) if one.leading else (two, one)
+        for number in range(ROUNDS):
+            await asyncio.sleep(dice.uniform(0, 1))
+            leader.clock.offset = timedelta(hours=dice.choice((-1, 0, 1)))  # the holder's clock jumps, too
+            leader.cut_off(silently=number % 2 == 0)
+            took.append(await until_leading(rival, TAKE_OVER_SECONDS))
+            assert not leader.leading
+            await leader.heal()
+            leader, rival = rival, leader
+        ordering.cancel()
+        await until_done(client, namespace, made)
+    writes = (await control_plane.audit.between(start, await control_plane.audit.mark())).by(one.user, two.user)
+    work = Writes(write for write in writes if write.resource == "configmaps")
+    offices = terms_of_office(work)
+    say(
+        pytestconfig,
+        f"election: {ROUNDS} take-overs in {min(took):.2f} to {max(took):.2f} s (lease {TERMS.lease_seconds} s), "
+        f"{len(made)} orders, {len(work)} writes in {len(offices)} terms",
+    )
+    for before, after in pairwise(offices):
+        last = max(write.completed_at for write in before)
+        assert last < after[0].received_at, f"{before[-1]} was still under way when {after[0]} came"
+    assert len(offices) <= ROUNDS + 1, "an ousted leader never wrote again before it was elected again"
+    assert all("lease" in death for death in one.died + two.died)
+    created = [write.name for write in work if write.code == 201]
+    assert len(created) == len(set(created)) == len(made)
+
+
+async def until_done(client: Client, namespace: str, made: list[Key]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            there = {each.key for each in await client.list_all(CONFIG_MAPS, Scope(namespace))}
+            if {answer_to(order) for order in made} <= there:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_leader_that_is_stopped_hands_over_at_once(
+    control_plane: ControlPlane, client: Client, namespace: str
+) -> None:
+    one, two = (Contender(control_plane, namespace, f"tester-{number}") for number in (12, 13))
+    async with one.running():
+        await until_leading(one, 5)
+        async with two.running():
+            await asyncio.sleep(0.5)
+            assert not two.leading
+            one._stopped = True
+            assert one._manager
+            one._manager.stop()
+            assert await until_leading(two, 5) < TERMS.lease_seconds
+    assert one.died == []

@@ -1,0 +1,158 @@
+"""Every fault of the proxy, alone and with every other, ends in convergence, and nothing spins meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import permutations
+
+import pytest
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.clock import Clock, SystemClock
+from paddle_operator.kube.objects import CONFIG_MAPS, Key
+from testbed.clock import HurriedClock
+from testbed.control_plane import ControlPlane
+from testbed.faults import FaultProxy, Rule
+from tests.conftest import say
+from tests.kube.orders import OrderDesk, an_order, answer_to
+
+ORDERS = 5
+# What one desk may send in a second: its informer pauses 0.1 s at least and twice as long each time; its four workers
+# take five keys, each of which is sent at most four times a pass and comes back after 0.05, 0.1, 0.2, 0.4 s.
+MOST_PER_SECOND = 60
+PAIRS_AT_ONCE = 12
+SPEED = 10.0
+
+RULES: dict[str, Callable[[FaultProxy], Rule]] = {
+    "409": lambda proxy: proxy.when().answer(409),
+    "410": lambda proxy: proxy.when().answer(410),
+    "429": lambda proxy: proxy.when().answer(429, retry_after=1),
+    "429 without a time": lambda proxy: proxy.when().answer(429),
+    "500": lambda proxy: proxy.when().answer(500),
+    "503": lambda proxy: proxy.when().answer(503),
+    "cut before": lambda proxy: proxy.when().cut_before(),
+    "cut after": lambda proxy: proxy.when().cut_after(),
+    "hang": lambda proxy: proxy.when().hang(),
+    "delay": lambda proxy: proxy.when().delay(0.2),
+    "delayed answer": lambda proxy: proxy.when().delay_answer(0.2),
+    "watch cut": lambda proxy: proxy.when(verb="watch").cut_watch(),
+    "watch ended": lambda proxy: proxy.when(verb="watch").end_watch(),
+    "watch stalled": lambda proxy: proxy.when(verb="watch").stall(),
+    "watch expired": lambda proxy: proxy.when(verb="watch").expire(),
+}
+GATES: dict[str, Callable[[FaultProxy], None]] = {"denied": FaultProxy.deny, "black hole": FaultProxy.black_hole}
+FAULTS = [*RULES, *GATES]
+
+
+@contextmanager
+def in_force(proxy: FaultProxy, fault: str) -> Iterator[None]:
+    if fault in GATES:
+        GATES[fault](proxy)
+        yield
+        proxy.heal()
+    else:
+        with RULES[fault](proxy):
+            yield
+
+
+class Trial:
+    """A desk behind a proxy of its own, a customer who goes on ordering, and the question whether all is done."""
+
+    def __init__(self, desk: OrderDesk, proxy: FaultProxy, customer: Client, name: str, namespace: str) -> None:
+        self.proxy = proxy
+        self._desk = desk
+        self._customer = customer
+        self._name = name
+        self._namespace = namespace
+        self._ordered: list[Key] = []
+
+    async def order(self, count: int) -> None:
+        for _ in range(count):
+            key = Key(self._namespace, f"{self._name}-order-{len(self._ordered)}")
+            await self._customer.create(CONFIG_MAPS, an_order(key, self._name))
+            self._ordered.append(key)
+
+    async def converged(self) -> None:
+        """Return when every order is answered and the cache equals the server. Raises TimeoutError with the rest."""
+        try:
+            async with asyncio.timeout(30):
+                while open_ends := await self._open_ends():  # the server is asked, not a task of ours
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(f"{self._name}: {open_ends}") from None
+
+    async def _open_ends(self) -> list[str]:
+        scope = Scope(self._namespace)
+        there = {each.key: each for each in await self._customer.list_all(CONFIG_MAPS, scope)}
+        cached = {each.key: each.version for each in self._desk.orders.store}
+        ordered = {key: there[key].version for key in self._ordered}
+        unanswered = [f"{answer_to(key)} is missing" for key in self._ordered if answer_to(key) not in there]
+        return unanswered + ([f"the cache has {cached}, the server {ordered}"] if cached != ordered else [])
+
+
+@asynccontextmanager
+async def trial(control_plane: ControlPlane, name: str, namespace: str, clock: Clock) -> AsyncIterator[Trial]:
+    token = control_plane.credentials.token_of("tester-3")
+    async with (
+        Client(control_plane.connection()) as customer,
+        FaultProxy(control_plane.connection()) as proxy,
+        Client(proxy.connection(token), answer_seconds=0.5, clock=clock) as client,
+    ):
+        desk = OrderDesk(client, namespace, customer=name, idle_seconds=0.5, clock=clock)
+        running = asyncio.ensure_future(desk.manager.run())
+        try:
+            yield Trial(desk, proxy, customer, name, namespace)
+        finally:
+            desk.manager.stop()
+            await running
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
+    control_plane: ControlPlane, namespace: str, fault: str
+) -> None:
+    async with trial(control_plane, "desk", namespace, SystemClock()) as alone:
+        await alone.order(2)
+        await alone.converged()
+        alone.proxy.forget()
+        with in_force(alone.proxy, fault):
+            await alone.order(ORDERS)
+            await asyncio.sleep(2)
+            assert alone.proxy.peak_per_second() <= MOST_PER_SECOND
+        await alone.converged()
+        assert alone.proxy.peak_per_second() <= MOST_PER_SECOND
+
+
+async def test_every_two_faults_together_end_in_convergence_and_nothing_spins_meanwhile(
+    control_plane: ControlPlane, namespace: str, pytestconfig: pytest.Config
+) -> None:
+    at_once = asyncio.Semaphore(PAIRS_AT_ONCE)
+    peaks: list[int] = []
+
+    async def live_through(number: int, first: str, second: str) -> None:
+        """The second begins while the first is on, and outlasts it."""
+        async with at_once, trial(control_plane, f"pair-{number}", namespace, HurriedClock(SPEED)) as pair:
+            await pair.order(1)
+            with in_force(pair.proxy, first):
+                await pair.order(2)
+                await asyncio.sleep(0.1)
+                inner = in_force(pair.proxy, second)
+                inner.__enter__()
+                await asyncio.sleep(0.2)
+            try:
+                await pair.order(1)
+                await asyncio.sleep(0.2)
+            finally:
+                inner.__exit__(None, None, None)
+            try:
+                await pair.converged()
+            except TimeoutError as open_ends:
+                raise AssertionError(f"{first}, then {second}: {open_ends}") from None
+            peak = pair.proxy.peak_per_second()
+            assert peak <= MOST_PER_SECOND, f"{first}, then {second}: {peak} requests in a second"
+            peaks.append(peak)
+
+    async with asyncio.TaskGroup() as group:
+        for number, (first, second) in enumerate(permutations(FAULTS, 2)):
+            group.create_task(live_through(number, first, second))
+    say(pytestconfig, f"faults: {len(peaks)} pairs converged, at most {max(peaks)} requests/s at {SPEED:.0f} x speed")

@@ -1,0 +1,189 @@
+"""A manager's promises: in order up, in order down, and no part dies unnoticed."""
+
+import asyncio
+import os
+import signal
+from typing import Any, cast
+
+import pytest
+
+from paddle_operator.kube import manager as manager_module
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.controller import Controller
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.manager import Died, Manager, run_until_signalled
+from paddle_operator.kube.objects import CONFIG_MAPS, Key
+from paddle_operator.kube.queue import Queue
+from testbed.clock import FakeClock, settled
+from testbed.faults import FaultProxy
+from tests.kube.orders import OrderDesk, an_order, answer_to
+
+
+class Part:
+    """Stands for an informer whose task does what the test says."""
+
+    kind = "parts"
+    problem: str | None = None
+
+    def __init__(self) -> None:
+        self.full = asyncio.Event()
+        self.ends: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def synced(self) -> bool:
+        return self.full.is_set()
+
+    async def wait_synced(self) -> None:
+        await self.full.wait()
+
+    async def run(self) -> None:
+        await self.ends
+
+
+def a_manager(part: Part, *controllers: Controller[str], **options: Any) -> Manager:
+    return Manager(informers=[cast("Informer[Any, Any]", part)], controllers=controllers, **options)
+
+
+async def test_a_part_that_raises_ends_the_process_with_its_reason() -> None:
+    part = Part()
+    running = asyncio.ensure_future(a_manager(part).run())
+    await settled()
+    part.ends.set_exception(ZeroDivisionError("a defect"))
+    with pytest.raises(Died, match="informer of parts: ZeroDivisionError: a defect"):
+        await running
+
+
+async def test_a_part_that_just_ends_ends_the_process_too() -> None:
+    part = Part()
+    running = asyncio.ensure_future(a_manager(part).run())
+    await settled()
+    part.ends.set_result(None)
+    with pytest.raises(Died, match="informer of parts ended by itself"):
+        await running
+
+
+async def test_no_pass_begins_before_the_caches_are_full() -> None:
+    part, clock, passes = Part(), FakeClock(), []
+
+    async def reconcile(key: str) -> None:
+        passes.append(key)
+
+    queue: Queue[str] = Queue("test", clock)
+    manager = a_manager(part, Controller("test", queue, reconcile, clock=clock))
+    running = asyncio.ensure_future(manager.run())
+    queue.add("a")
+    await settled()
+    assert passes == []
+    assert list(manager.readiness_problems()) == ["the cache of parts is not filled: it is being listed"]
+    part.full.set()
+    await settled()
+    assert passes == ["a"]
+    assert list(manager.readiness_problems()) == []
+    manager.stop()
+    assert list(manager.readiness_problems()) == ["stopping"]
+    await running
+
+
+async def test_a_manager_that_is_stopped_before_its_caches_are_full_ends_at_once() -> None:
+    manager = a_manager(Part())
+    running = asyncio.ensure_future(manager.run())
+    await settled()
+    manager.stop()
+    await asyncio.wait_for(running, 1)
+
+
+async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manager_module, "DRAIN_SECONDS", 0.05)
+    part, clock = Part(), FakeClock()
+    part.full.set()
+
+    async def reconcile(key: str) -> None:
+        await asyncio.Event().wait()
+
+    queue: Queue[str] = Queue("test", clock)
+    manager = a_manager(part, Controller("test", queue, reconcile, clock=clock))
+    running = asyncio.ensure_future(manager.run())
+    queue.add("a")
+    await settled()
+    assert list(manager.health_problems()) == []
+    await clock.advance(700)
+    assert list(manager.health_problems()) == ["a pass of test has been under way for 700 s"]
+    manager.stop()
+    await asyncio.wait_for(running, 5)
+
+
+async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> None:
+    part = Part()
+    part.full.set()
+
+    async def reconcile(key: str) -> None: ...
+
+    controller = Controller("test", Queue[str]("test"), reconcile)
+    running = asyncio.ensure_future(run_until_signalled(a_manager(part, controller)))
+    await settled()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 5)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_a_second_signal_ends_it_at_once() -> None:
+    part = Part()
+    part.full.set()
+
+    async def reconcile(key: str) -> None:
+        await asyncio.Event().wait()
+
+    queue: Queue[str] = Queue("test")
+    running = asyncio.ensure_future(run_until_signalled(a_manager(part, Controller("test", queue, reconcile))))
+    queue.add("a")
+    await settled()
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0.05)
+    assert not running.done()
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 5)
+
+
+async def answered(client: Client, order: Key) -> None:
+    while answer_to(order) not in {each.key for each in await client.list_all(CONFIG_MAPS, Scope(order.namespace))}:
+        await asyncio.sleep(0.02)
+
+
+async def test_work_on_the_real_server_goes_on_through_a_stop_and_a_fresh_start(client: Client, namespace: str) -> None:
+    order = Key(namespace, "order-1")
+    for _ in range(2):
+        await client.create(CONFIG_MAPS, an_order(order))
+        desk = OrderDesk(client, namespace)
+        running = asyncio.ensure_future(desk.manager.run())
+        await asyncio.wait_for(answered(client, order), 10)
+        desk.manager.stop()
+        await asyncio.wait_for(running, 10)
+        order = Key(namespace, "order-2")
+
+
+async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
+    desk = OrderDesk(proxied, namespace)
+    running = asyncio.ensure_future(desk.manager.run())
+    await asyncio.wait_for(desk.orders.wait_synced(), 10)
+    await asyncio.sleep(0.2)
+    proxy.forget()
+    await asyncio.sleep(2)
+    assert proxy.requests == []
+    desk.manager.stop()
+    await running
+
+
+async def test_a_manager_whose_server_is_not_there_says_so_and_can_be_stopped() -> None:
+    async with Client(PlainConnection("http://127.0.0.1:1")) as nowhere:
+        desk = OrderDesk(nowhere, "default")
+        running = asyncio.ensure_future(desk.manager.run())
+        async with asyncio.timeout(10):
+            while desk.orders.problem is None:  # it is a sentence, not a signal
+                await asyncio.sleep(0.02)
+        assert "cannot reach http://127.0.0.1:1: Connection refused" in next(desk.manager.readiness_problems())
+        desk.manager.stop()
+        await asyncio.wait_for(running, 5)

@@ -1,0 +1,121 @@
+"""Whoever watches over the process gets true answers, in the words that dashboards know."""
+
+import re
+from collections.abc import Iterable
+
+import aiohttp
+import pytest
+
+from paddle_operator.kube import metrics
+from paddle_operator.kube.serving import Address, Complaints, _listener, serving
+
+LOOPBACK = "127.0.0.1:0"
+
+
+def nothing() -> Iterable[str]:
+    return ()
+
+
+async def answer(address: Address, path: str) -> tuple[int, str]:
+    host, port = address[:2]
+    async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as reply:
+        return reply.status, await reply.text()
+
+
+async def test_probes_say_ok_while_nobody_complains() -> None:
+    async with serving(LOOPBACK, "0", nothing, nothing) as [address]:
+        assert await answer(address, "/healthz") == (200, "ok\n")
+        assert await answer(address, "/readyz") == (200, "ok\n")
+        assert (await answer(address, "/metrics"))[0] == 404
+
+
+async def test_each_probe_fails_with_its_own_complaints_and_only_as_long_as_they_hold() -> None:
+    complaints = ["the cache of pods is not filled", "stopping"]
+    ready: Complaints = lambda: iter(complaints)  # noqa: E731  # a probe may be a generator, as the manager's are
+    async with serving(LOOPBACK, "0", nothing, ready) as [address]:
+        assert await answer(address, "/readyz") == (503, "the cache of pods is not filled\nstopping\n")
+        assert await answer(address, "/healthz") == (200, "ok\n")
+        complaints.clear()
+        assert await answer(address, "/readyz") == (200, "ok\n")
+    async with serving(LOOPBACK, "0", lambda: ["stuck"], nothing) as [address]:
+        assert await answer(address, "/healthz") == (503, "stuck\n")
+
+
+CONTROLLER_RUNTIME_NAMES = {
+    "controller_runtime_active_workers",
+    "controller_runtime_max_concurrent_reconciles",
+    "controller_runtime_reconcile_errors_total",
+    "controller_runtime_reconcile_time_seconds_bucket",
+    "controller_runtime_reconcile_total",
+    "leader_election_master_status",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "rest_client_requests_total",
+    "workqueue_adds_total",
+    "workqueue_depth",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_queue_duration_seconds_bucket",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_work_duration_seconds_bucket",
+}
+
+
+async def test_the_figures_have_controller_runtimes_names() -> None:
+    metrics.QueueMetrics("paddlejob", unfinished=lambda: 0.0, longest=lambda: 0.0)
+    metrics.ControllerMetrics("paddlejob", workers=4)
+    metrics.leading("paddle-operator")
+    metrics.count_request("GET", 200)
+    async with serving("0", LOOPBACK, nothing, nothing) as [address]:
+        code, text = await answer(address, "/metrics")
+        assert code == 200
+        assert (await answer(address, "/healthz"))[0] == 404
+    samples = set(re.findall(r"^([a-z_]+)[{ ]", text, re.MULTILINE))
+    assert samples >= CONTROLLER_RUNTIME_NAMES
+    assert 'workqueue_depth{controller="paddlejob",name="paddlejob"} 0.0' in text
+    assert 'controller_runtime_max_concurrent_reconciles{controller="paddlejob"} 4.0' in text
+
+
+async def test_probes_and_figures_have_an_address_each() -> None:
+    async with serving(LOOPBACK, LOOPBACK, nothing, nothing) as [probes, figures]:
+        assert probes != figures
+        assert (await answer(probes, "/healthz"))[0] == (await answer(figures, "/metrics"))[0] == 200
+
+
+@pytest.mark.parametrize("address", ["0", ""])
+async def test_an_address_of_0_serves_nothing(address: str) -> None:
+    async with serving(address, address, nothing, nothing) as addresses:
+        assert addresses == []
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [(":8080", None, 8080), (":0", None, 0), ("localhost:1", "localhost", 1), ("[::1]:65535", "::1", 65535)],
+)
+def test_an_address_is_a_host_and_a_port_or_a_port_alone(address: str, host: str | None, port: int) -> None:
+    assert _listener(address) == (host, port)  # not served: a test listens on loopback only
+
+
+@pytest.mark.parametrize("address", ["8080", "localhost", "localhost:", "localhost:http", ":65536", ":-1", ":²", ":"])
+async def test_what_is_no_address_is_one_sentence(address: str) -> None:
+    with pytest.raises(ValueError) as told:
+        async with serving(LOOPBACK, address, nothing, nothing):
+            pass
+    assert str(told.value) == (
+        f'the address "{address}" has no port from 0 to 65535: write host:port, :port, or 0 to serve nothing'
+    )
+
+
+async def test_a_port_that_is_taken_is_one_sentence_and_gives_the_other_one_back() -> None:
+    async with serving(LOOPBACK, "0", nothing, nothing) as [free]:
+        pass
+    async with serving(LOOPBACK, "0", nothing, nothing) as [taken]:
+        with pytest.raises(OSError) as told:
+            async with serving(f"127.0.0.1:{free[1]}", f"127.0.0.1:{taken[1]}", nothing, nothing):
+                pass
+        assert str(told.value) == (
+            f"cannot listen on 127.0.0.1:{taken[1]}: Address already in use; choose another address"
+        )
+        assert told.value.__cause__ is None
+    async with serving(f"127.0.0.1:{free[1]}", "0", nothing, nothing) as addresses:
+        assert addresses == [free]

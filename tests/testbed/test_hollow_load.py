@@ -1,0 +1,79 @@
+"""Hollow nodes carry ten thousand pods: what bounds them is the API server, and no pod is forgotten on the way.
+
+The test names the nodes itself: the scheduler would bind them just as well, with two writes more for each pod.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.objects import Key
+from testbed.control_plane import ControlPlane
+from testbed.followed import followed
+from testbed.hollow import HollowNodes
+from testbed.hollow_pod import PODS
+from tests.conftest import say
+
+COUNT = 10_000
+NODES = 10
+PATIENCE_SECONDS = 240.0
+
+
+Timed = Callable[[str], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def timed(pytestconfig: pytest.Config) -> Timed:
+    """Says how long a block took: the limits of this bed are part of what a bench measures."""
+
+    @contextmanager
+    def timed(deed: str) -> Iterator[None]:
+        wall, cpu = time.monotonic(), time.process_time()
+        yield
+        wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+        say(pytestconfig, f"{deed}: {wall:.1f} s, {COUNT / wall:.0f} pods/s; {cpu:.1f} s CPU in this process")
+
+    return timed
+
+
+def a_pod(namespace: str, index: int, node: str) -> dict[str, Any]:
+    env = [{"name": f"VARIABLE_{number}", "value": "some value"} for number in range(10)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"worker-{index}", "namespace": namespace},
+        "spec": {
+            "nodeName": node,
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "none", "env": env}],
+        },
+    }
+
+
+@pytest.mark.timeout(600)
+async def test_ten_thousand_pods_run_and_go(control_plane: ControlPlane, namespace: str, timed: Timed) -> None:
+    async with (
+        Client(control_plane.connection()) as client,
+        Client(control_plane.connection("tester-1")) as kubelet,
+        HollowNodes(kubelet, count=NODES, pods=COUNT) as nodes,
+        followed(client, PODS, Scope(namespace)) as pods,
+    ):
+        by_phase = pods.store.index(lambda pod: (pod.status.phase,))
+        with timed("created and running"):
+            with timed("created"):
+                await asyncio.gather(
+                    *(client.create(PODS, a_pod(namespace, index, nodes[index % NODES].name)) for index in range(COUNT))
+                )
+            await pods.until_all(lambda: len(by_phase["Running"]) == COUNT, within_seconds=PATIENCE_SECONDS)
+        assert len({pod.status.pod_ip for pod in pods.store}) == COUNT
+        on_server = await client.list_all(PODS, Scope(namespace))
+        assert {pod.key: pod for pod in pods.store} == {pod.key: pod for pod in on_server}
+        with timed("deleted and gone"):
+            await asyncio.gather(*(client.delete(PODS, Key(namespace, f"worker-{index}")) for index in range(COUNT)))
+            await pods.until_all(lambda: not len(pods.store), within_seconds=PATIENCE_SECONDS)
+        assert not await client.list_all(PODS, Scope(namespace))
