@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -83,6 +84,7 @@ class Client:
         user_agent: str = "paddle-operator",
     ) -> None:
         self.connection = connection
+        self._host = urlsplit(connection.server).netloc
         self._fence = fence
         self._clock = clock or SystemClock()
         self._slots = asyncio.Semaphore(in_flight)
@@ -349,10 +351,10 @@ class Client:
                 timeout=timeout or self._session.timeout,
                 allow_redirects=False,
             ) as reply:
-                metrics.count_request(call.method, reply.status)
+                metrics.count_request(reply.status, call.method, self._host)
                 yield reply
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            metrics.count_request(call.method, "<error>")
+            metrics.count_request("<error>", call.method, self._host)
             raise unreachable(call.about, connection, error) from error
 
 

@@ -55,12 +55,12 @@ _active = Gauge("controller_runtime_active_workers", "Workers at work.", ["contr
 
 
 @cache
-def _request(method: str, code: int | str) -> Counter:
-    return _requests.labels(method, str(code))
+def _request(code: int | str, method: str, host: str) -> Counter:
+    return _requests.labels(str(code), method, host)
 
 
-def count_request(method: str, code: int | str) -> None:
-    _request(method, code).inc()
+def count_request(code: int | str, method: str, host: str) -> None:
+    _request(code, method, host).inc()
 
 
 def count_dropped_event() -> None:

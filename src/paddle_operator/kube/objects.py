@@ -169,14 +169,69 @@ class Lease(Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class ContainerName(View, frozen=True, gc=False):
+    name: str
+
+
+class Waiting(View, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class Started(View, frozen=True, gc=False):
+    started_at: datetime | None = None
+
+
+class Terminated(View, frozen=True, gc=False):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
+class ContainerState(View, frozen=True):
+    """At most one of the three is set."""
+
+    waiting: Waiting | None = None
+    running: Started | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodCondition(View, frozen=True, gc=False):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodAddress(View, frozen=True, gc=False):
+    ip: str = ""
+
+
 class PodSpec(View, frozen=True):
     node_name: str = ""
+    active_deadline_seconds: int | None = None
+    containers: tuple[ContainerName, ...] = ()
 
 
 class PodStatus(View, frozen=True):
     phase: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
     reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodAddress, ...] = msgspec.field(default=(), name="podIPs")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    conditions: tuple[PodCondition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
 
 
 class Pod(Object, frozen=True):
@@ -185,6 +240,7 @@ class Pod(Object, frozen=True):
 
 
 PODS = Resource("api/v1", "pods", Pod)
+SERVICES = Resource("api/v1", "services", Object)
 CONFIG_MAPS = Resource("api/v1", "configmaps", Object)
 EVENTS = Resource("apis/events.k8s.io/v1", "events", Object)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)

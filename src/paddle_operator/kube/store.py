@@ -133,13 +133,14 @@ class Relist(Generic[V]):
         self._store = store
         self._went_back = version is not None and version < store.version
         self._seen: set[Key] = set()
-        self._buried: set[str] = set()
+        self._buried_before = frozenset(store._buried)
+        self._still_there: set[str] = set()  # buried before the list began, and yet in it
 
     def saw(self, item: V) -> None:
         store = self._store
         self._seen.add(item.key)
-        if item.uid in store._buried:
-            self._buried.add(item.uid)
+        if item.uid in self._buried_before:
+            self._still_there.add(item.uid)
         if not self._went_back:
             store.put(item, Lane.RELIST)
             return
@@ -153,5 +154,5 @@ class Relist(Generic[V]):
         gone = [had for had in store if had.key not in self._seen and (had.version <= version or self._went_back)]
         for had in gone:
             store.remove(had.key, had.uid, Lane.RELIST)
-        store._buried = self._buried
+        store._buried -= self._buried_before - self._still_there  # of these the server has nothing more to tell
         store.version = version

@@ -1,0 +1,149 @@
+"""What a user writes under `spec` of a PaddleJob. The texts below the fields are their descriptions in CRDs and docs.
+
+The fields are those of the Go operator; what it never wrote down (defaults, which values count) is written down here.
+"""
+
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+
+class Role(StrEnum):
+    """The parts of a job, always in this order."""
+
+    PS = "ps"
+    WORKER = "worker"
+    HETER = "heter"
+
+
+class Intranet(StrEnum):
+    POD_IP = "PodIP"
+    SERVICE = "Service"
+    HOST = "Host"
+
+
+class CleanPodPolicy(StrEnum):
+    ALWAYS = "Always"
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+    ON_COMPLETION = "OnCompletion"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        # The Go operator's own example deepfm.yaml has it, and meant this.
+        return cls(cls.ON_FAILURE) if value == "OnFailed" else None
+
+
+class Mode(StrEnum):
+    PS = "PS"
+    COLLECTIVE = "Collective"
+    SINGLE = "Single"
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+
+
+class Fields(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of everything that stands in a PaddleJob."""
+
+
+class RoleSpec(Fields, frozen=True):
+    """One role of a job: how many pods, and what they are made from."""
+
+    replicas: int
+    """How many pods this role has, from 1 to 10000. A role that is not wanted is left out."""
+    template: dict[str, Any]
+    """A PodTemplateSpec as in a Deployment; every pod of the role is made from it."""
+    requests: int | None = None
+    """The fewest pods with which an elastic job goes on. 0 is the same as leaving it out."""
+    limits: int | None = None
+    """The most pods that an elastic job can have. 0 is the same as leaving it out."""
+
+
+class SchedulingPolicy(Fields, frozen=True):
+    """How a gang scheduler such as Volcano is to treat the job as a whole."""
+
+    min_available: int | None = None
+    """With how many pods the job may start; all of them, where this is left out, and Paddle needs all of them."""
+    queue: str = ""
+    """The queue that the job stands in."""
+    priority_class: str = ""
+    """The PriorityClass of the job as a whole."""
+    min_resources: dict[str, int | float | str] = {}
+    """What must be free before the job may start; the sum over all pods, where this is left out."""
+
+
+class PaddleJobSpec(Fields, frozen=True):
+    """What to run."""
+
+    clean_pod_policy: CleanPodPolicy | None = None
+    """Whether the pods of a finished job are deleted: Always, Never, OnFailure or OnCompletion. Left out, it acts as
+    OnCompletion. OnFailed is an old spelling of OnFailure."""
+    clean_policy: CleanPodPolicy | None = None
+    """An old spelling of cleanPodPolicy, which counts where both are written."""
+    intranet: Intranet = Intranet.POD_IP
+    """How the pods of a job reach each other: PodIP, Service (a headless Service for each pod) or Host (the network of
+    the nodes)."""
+    with_gloo: int | None = None
+    """Paddle's gloo: 0 is off, 1 is for workers, 2 is for workers and servers. Left out, it is 1 where the job has
+    parameter servers, and otherwise 0."""
+    elastic: int | None = None
+    """1 lets the number of workers change while they train. Left out or 0, it is fixed."""
+    scheduling_policy: SchedulingPolicy | None = None
+    """How a gang scheduler is to treat the job."""
+    ps: RoleSpec | None = None
+    """The parameter servers."""
+    worker: RoleSpec | None = None
+    """The workers, which train."""
+    heter: RoleSpec | None = None
+    """The workers on other devices, for Paddle's heterogeneous training."""
+
+    def __post_init__(self) -> None:
+        if self.clean_pod_policy is None and self.clean_policy is not None:
+            msgspec.structs.force_setattr(self, "clean_pod_policy", self.clean_policy)
+
+    @property
+    def roles(self) -> dict[Role, RoleSpec]:
+        """Those that the job has, in order."""
+        every = {Role.PS: self.ps, Role.WORKER: self.worker, Role.HETER: self.heter}
+        return {role: spec for role, spec in every.items() if spec is not None}
+
+    @property
+    def total(self) -> int:
+        """How many pods the job has."""
+        return sum(role.replicas for role in self.roles.values())
+
+    @property
+    def mode(self) -> Mode:
+        if self.ps is not None:
+            return Mode.PS
+        return Mode.COLLECTIVE if self.worker is not None and self.worker.replicas > 1 else Mode.SINGLE
+
+    @property
+    def gloo(self) -> int:
+        """Without gloo, a job with parameter servers trains wrongly and says nothing: so it is on unless put off."""
+        if self.with_gloo is not None:
+            return self.with_gloo
+        return 1 if self.mode is Mode.PS else 0
+
+    @property
+    def is_elastic(self) -> bool:
+        return bool(self.elastic)
+
+    def cleans(self, phase: str) -> bool:
+        """Whether the pods of a job that has come to this phase are to be deleted."""
+        if phase == Phase.FAILED:
+            return self.clean_pod_policy in (CleanPodPolicy.ALWAYS, CleanPodPolicy.ON_FAILURE)
+        return phase == Phase.COMPLETED and self.clean_pod_policy in (
+            None,
+            CleanPodPolicy.ALWAYS,
+            CleanPodPolicy.ON_COMPLETION,
+        )
