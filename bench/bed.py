@@ -67,6 +67,11 @@ class Bed:
         kubeconfig = self._control_plane.kubeconfig_for("tester-0")
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
+    @property
+    def etcd(self) -> str:
+        flag = "--listen-client-urls="
+        return next(each.removeprefix(flag) for each in self._control_plane.etcd.command if each.startswith(flag))
+
     async def run(self, name: str, options: Options) -> Told:
         """The last line that a program tells; it has ended then."""
         last: Told = {}

@@ -11,6 +11,8 @@ from typing import Literal
 
 from bench.bed import Bed, Told
 from bench.program import Options
+from bench.programs.burst import Burst
+from bench.programs.copy import Copy
 from bench.programs.create import Create
 from bench.programs.fill import Fill
 from bench.programs.patch import Patch
@@ -30,11 +32,12 @@ class Size:
     created: int = 1_000
     watched: int = 1_000
     turns: int = 10
+    made: int = 2_000  # through the API; the others of the cache are copies of these
     synced: int = 10_000
     cached: int = 100_000
 
 
-QUICK = Size(created=100, watched=50, turns=4, synced=500, cached=1_000)
+QUICK = Size(created=100, watched=100, turns=4, made=100, synced=500, cached=1_000)
 LISTED: tuple[Literal["pages", "bare", "stream"], ...] = ("pages", "bare", "stream")
 NAMESPACES = ("idle", "create", "watch", "cache")
 
@@ -67,27 +70,34 @@ async def create(bed: Bed, size: Size, rounds: int) -> Samples:
 async def watch(bed: Bed, size: Size, rounds: int) -> Samples:
     await fill(bed, "watch", size.watched)
     samples: Samples = defaultdict(list)
+    place, events = bed.place("watch"), size.watched * size.turns
+    ways: list[tuple[str, str, Options]] = [
+        ("patched", "patch", Patch(**place, pods=size.watched, turns=size.turns)),
+        ("burst", "burst", Burst(**place, etcd=bed.etcd, pods=size.watched, turns=size.turns)),
+    ]
     for turn in range(rounds):
         for by in turns_of(turn):
-            told = await followed(bed, size, by)
-            note(bed, f"watch, {by}, round {turn + 1} of {rounds}", told)
-            samples["watch_cpu" if by == "ours" else "watch_bare_cpu"].append(told["cpu"])
-            if by == "ours":
-                samples["watch_rate"].append(told["rate"])
+            for how, program, options in ways:
+                told = await followed(bed, events, by, program, options)
+                note(bed, f"watch, {how}, {by}, round {turn + 1} of {rounds}", told)
+                which = f"watch_{how}" if by == "ours" else f"watch_{how}_bare"
+                samples[f"{which}_cpu"].append(told["cpu"])
+                if by == "ours":
+                    samples[f"{which}_rate"].append(told["rate"])
     return samples
 
 
-async def followed(bed: Bed, size: Size, by: Side) -> Told:
+async def followed(bed: Bed, events: int, by: Side, program: str, options: Options) -> Told:
     """What a follower tells after another process has made so many changes."""
-    place = bed.place("watch")
-    async with bed.started("watch", Watch(**place, by=by, events=size.watched * size.turns)) as follower:
+    async with bed.started("watch", Watch(**bed.place("watch"), by=by, events=events)) as follower:
         await follower.told()  # it is ready
-        await bed.run("patch", Patch(**place, pods=size.watched, turns=size.turns))
+        await bed.run(program, options)
         return await follower.told()
 
 
 async def sync(bed: Bed, size: Size, rounds: int) -> Samples:
-    await fill(bed, "cache", size.synced)
+    await fill(bed, "cache", size.made)
+    await copy(bed, "cache", size.made, size.synced)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         for by in LISTED:
@@ -101,7 +111,8 @@ async def sync(bed: Bed, size: Size, rounds: int) -> Samples:
 
 async def memory(bed: Bed, size: Size, rounds: int) -> Samples:
     """After sync, whose pods are among these; alone, it makes them all."""
-    await fill(bed, "cache", size.cached)
+    await fill(bed, "cache", size.made)
+    await copy(bed, "cache", size.made, size.cached)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         told = await bed.run("sync", Sync(**bed.place("cache"), by="pages", pods=size.cached))
@@ -114,10 +125,19 @@ async def memory(bed: Bed, size: Size, rounds: int) -> Samples:
 
 async def fill(bed: Bed, purpose: str, pods: int) -> None:
     """Have so many pods in a namespace; those that are there already count."""
-    first, bed.filled[purpose] = bed.filled[purpose], pods
+    first = bed.filled[purpose]
     if first < pods:
-        told = await bed.run("fill", Fill(**bed.place(purpose), first=first, end=pods))
-        note(bed, f"{pods - first:,} pods made", told)
+        await bed.run("fill", Fill(**bed.place(purpose), first=first, end=pods))
+        bed.filled[purpose] = pods
+        bed.progress.say(f"{pods - first:,} pods were made through the API ({bed.progress.elapsed})")
+
+
+async def copy(bed: Bed, purpose: str, originals: int, pods: int) -> None:
+    """Have so many pods in a namespace, most of them copies."""
+    first = bed.filled[purpose]
+    await bed.run("copy", Copy(**bed.place(purpose), etcd=bed.etcd, originals=originals, first=first, end=pods))
+    bed.filled[purpose] = pods
+    bed.progress.say(f"{pods - first:,} pods were copied in etcd ({bed.progress.elapsed})")
 
 
 def turns_of(number: int) -> tuple[Side, Side]:

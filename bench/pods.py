@@ -12,14 +12,20 @@ IMAGE = "images.example.com/team/paddle:3.2.0-gpu"
 DIGEST = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
 
 
+def job_of(number: int) -> str:
+    return f"train-{number // PODS_PER_JOB:05d}"
+
+
+def owner_uid(number: int) -> str:
+    return f"00000000-0000-4000-8000-{number // PODS_PER_JOB:012d}"
+
+
 def key_of(namespace: str, number: int) -> Key:
-    job, index = divmod(number, PODS_PER_JOB)
-    return Key(namespace, f"train-{job:05d}-worker-{index}")
+    return Key(namespace, f"{job_of(number)}-worker-{number % PODS_PER_JOB}")
 
 
 def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
     """A pod of some job as it is created; with a node it is bound, and no scheduler looks at it."""
-    job, index = divmod(number, PODS_PER_JOB)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -28,17 +34,17 @@ def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
             "namespace": namespace,
             "labels": {
                 "app.kubernetes.io/managed-by": "paddle-operator",
-                "app.kubernetes.io/instance": f"train-{job:05d}",
+                "app.kubernetes.io/instance": job_of(number),
                 ROLE: "worker",
-                INDEX: str(index),
+                INDEX: str(number % PODS_PER_JOB),
                 ATTEMPT: "0",
             },
             "annotations": {"training.example.com/template-hash": DIGEST[:16]},
-            "ownerReferences": [_owner(job)],
+            "ownerReferences": [_owner(number)],
         },
         "spec": {
             "restartPolicy": "Never",
-            "containers": [_container(job, index)],
+            "containers": [_container(number)],
             "volumes": [{"name": "data", "emptyDir": {}}],
         }
         | ({"nodeName": node} if node else {}),
@@ -83,26 +89,26 @@ def running(number: int, *, ready: bool = True) -> Manifest:
     }
 
 
-def _owner(job: int) -> Manifest:
+def _owner(number: int) -> Manifest:
     return {
         "apiVersion": "training.example.com/v1",
         "kind": "TrainingJob",
-        "name": f"train-{job:05d}",
-        "uid": f"00000000-0000-4000-8000-{job:012d}",
+        "name": job_of(number),
+        "uid": owner_uid(number),
         "controller": True,
         "blockOwnerDeletion": True,
     }
 
 
-def _container(job: int, index: int) -> Manifest:
-    addresses = ",".join(f"train-{job:05d}-worker-{peer}:37777" for peer in range(4))
+def _container(number: int) -> Manifest:
+    job, index = job_of(number), number % PODS_PER_JOB
     variables = {
-        "PADDLE_JOB_ID": f"train-{job:05d}",
-        "PADDLE_MASTER": f"train-{job:05d}-worker-0:37777",
+        "PADDLE_JOB_ID": job,
+        "PADDLE_MASTER": f"{job}-worker-0:37777",
         "PADDLE_TRAINERS_NUM": str(PODS_PER_JOB),
         "PADDLE_TRAINER_ID": str(index),
-        "PADDLE_TRAINER_ENDPOINTS": addresses,
-        "PADDLE_CURRENT_ENDPOINT": f"train-{job:05d}-worker-{index}:37777",
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{job}-worker-{peer}:37777" for peer in range(4)),
+        "PADDLE_CURRENT_ENDPOINT": f"{job}-worker-{index}:37777",
         "PADDLE_PORT": "37777",
         "TRAINING_ROLE": "TRAINER",
         "GLOG_v": "0",

@@ -65,7 +65,7 @@ async def test_the_figures_have_controller_runtimes_names() -> None:
     metrics.QueueMetrics("paddlejob", unfinished=lambda: 0.0, longest=lambda: 0.0)
     metrics.ControllerMetrics("paddlejob", workers=4)
     metrics.leading("paddle-operator")
-    metrics.count_request("GET", 200)
+    metrics.count_request(200, "GET", "api.example:6443")
     async with serving("0", LOOPBACK, nothing, nothing) as [address]:
         code, text = await answer(address, "/metrics")
         assert code == 200

@@ -117,6 +117,8 @@ def test_an_index_follows_an_object_whose_value_changes() -> None:
 
 
 NAMES = st.sampled_from("abcd")
+Deeds = list[tuple[bool, bool]]
+DEEDS = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=3)
 
 
 class StoreLife(RuleBasedStateMachine):
@@ -167,20 +169,25 @@ class StoreLife(RuleBasedStateMachine):
             else:
                 self.store.remove(item.key, item.uid)
 
-    @rule(name=NAMES, deeds=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=3), later=st.integers(0, 3))
-    def relist_with_deeds_in_the_middle(self, name: str, deeds: list[tuple[bool, bool]], later: int) -> None:
+    @rule(name=NAMES, early=DEEDS, late=DEEDS, later=st.integers(0, 3))
+    def relist_with_deeds_in_the_middle(self, name: str, early: Deeds, late: Deeds, later: int) -> None:
+        """`early` ones happen after the server took its list and before its first page is here."""
         taken, version = list(self.server.values()), self.version
+        self.do(name, early)
         relist = self.store.relist(version)
         for item in taken[:later]:
             relist.saw(item)
+        self.do(name, late)
+        for item in taken[later:]:
+            relist.saw(item)
+        relist.finish(version)
+
+    def do(self, name: str, deeds: Deeds) -> None:
         for is_write, ours in deeds:
             if is_write:
                 self.write(name, "x", ours)
             else:
                 self.delete(name, ours)
-        for item in taken[later:]:
-            relist.saw(item)
-        relist.finish(version)
 
     @invariant()
     def listeners_and_indexes_agree_with_the_store(self) -> None:

@@ -23,6 +23,9 @@ class Intranet(StrEnum):
     HOST = "Host"
 
 
+OLD_SPELLINGS = {"OnFailed": "OnFailure"}  # the Go operator's own example deepfm.yaml has it
+
+
 class CleanPodPolicy(StrEnum):
     ALWAYS = "Always"
     NEVER = "Never"
@@ -31,8 +34,7 @@ class CleanPodPolicy(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
-        # The Go operator's own example deepfm.yaml has it, and meant this.
-        return cls(cls.ON_FAILURE) if value == "OnFailed" else None
+        return cls(OLD_SPELLINGS[value]) if isinstance(value, str) and value in OLD_SPELLINGS else None
 
 
 class Mode(StrEnum):

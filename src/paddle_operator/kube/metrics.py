@@ -15,7 +15,7 @@ _QUEUE_BUCKETS = tuple(10.0**power for power in range(-8, 4))
 _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 _requests = Counter(
-    "rest_client_requests", "HTTP requests by method and answer.", ["method", "code"], registry=REGISTRY
+    "rest_client_requests", "HTTP requests by answer, method and server.", ["code", "method", "host"], registry=REGISTRY
 )
 _relists = Counter("informer_relists", "Full lists of a kind.", ["resource"], registry=REGISTRY)
 _unreadable = Counter("informer_unreadable", "Objects that did not fit their type.", ["resource"], registry=REGISTRY)

@@ -1,0 +1,26 @@
+"""Stores pods anew as they are, far faster than one API server takes patches: each time is an event for who watches.
+
+That is how a follower sees a large cluster, whose pods thousands of kubelets report, or the time after a cut.
+"""
+
+from bench.etcd import OPERATIONS, Etcd
+from bench.program import Options, run, tell
+
+
+class Burst(Options, frozen=True, kw_only=True):
+    etcd: str
+    pods: int
+    turns: int
+
+
+async def burst(asked: Burst) -> None:
+    async with Etcd.at(asked.etcd) as etcd:
+        stored = await etcd.pods(asked.namespace, asked.pods)
+        for _ in range(asked.turns):
+            for first in range(0, asked.pods, OPERATIONS):
+                await etcd.put(stored[first : first + OPERATIONS])
+    tell(events=asked.pods * asked.turns)
+
+
+if __name__ == "__main__":
+    run(Burst, burst)

@@ -1,0 +1,1 @@
+"""Fields, defaults, rules and CRDs of our kinds: the only place that knows the names of their fields."""

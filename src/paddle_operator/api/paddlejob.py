@@ -1,0 +1,83 @@
+"""The kind PaddleJob: how the API server knows it, and how its two halves are read."""
+
+import msgspec
+
+from paddle_operator.api.reading import Unfit, read
+from paddle_operator.api.rules import problems
+from paddle_operator.api.spec import (
+    CleanPodPolicy,
+    Intranet,
+    Mode,
+    PaddleJobSpec,
+    Phase,
+    Role,
+    RoleSpec,
+    SchedulingPolicy,
+)
+from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KIND",
+    "PLURAL",
+    "VERSION",
+    "CleanPodPolicy",
+    "Condition",
+    "Intranet",
+    "Mode",
+    "PaddleJobSpec",
+    "PaddleJobStatus",
+    "Phase",
+    "Reference",
+    "Role",
+    "RoleSpec",
+    "RoleStatus",
+    "SchedulingPolicy",
+    "Unfit",
+    "problems",
+    "read_spec",
+    "read_status",
+]
+
+GROUP = "batch.paddlepaddle.org"
+VERSION = "v1"
+KIND = "PaddleJob"
+PLURAL = "paddlejobs"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+_SPEC = msgspec.json.Decoder(PaddleJobSpec)
+
+
+def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
+    """The spec, and the job's name where it is given, checked. Raises Unfit with everything that is wrong.
+
+    An object that the API server has accepted under our CRD is never unfit; one that was stored before may be.
+    """
+    try:
+        spec = _SPEC.decode(raw)
+    except msgspec.ValidationError:
+        spec = _part_by_part(raw)
+    if wrong := problems(spec, name):
+        raise Unfit(wrong)
+    return spec
+
+
+def _part_by_part(raw: bytes) -> PaddleJobSpec:
+    """Slower, and finds every mistake in the types; a null is no mistake."""
+    spec, wrong = read(PaddleJobSpec, msgspec.json.decode(raw) or {}, "spec")
+    if wrong or spec is None:
+        raise Unfit(wrong)
+    return spec
+
+
+def read_status(raw: bytes) -> PaddleJobStatus:
+    """The status as far as it can be read; the rest, also a phase that we do not know, is as if it were not there."""
+    status, _ = read(PaddleJobStatus, msgspec.json.decode(raw) or {}, "status")
+    if status is None:
+        return PaddleJobStatus()
+    return msgspec.structs.replace(
+        status,
+        phase=status.phase if status.phase in list(Phase) else "",
+        mode=status.mode if status.mode in list(Mode) else "",
+    )

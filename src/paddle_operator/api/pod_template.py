@@ -1,0 +1,34 @@
+"""The schema of a PodTemplateSpec: Kubernetes' own, as tools/pod_template_schema.py got it, and what we ask beyond."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from paddle_operator.api.rules import HIGHEST_PORT, LOWEST_PORT
+
+Schema = dict[str, Any]
+
+
+def pod_template() -> Schema:
+    """With a spec, with a container at least, and with ports that exist."""
+    schema = kubernetes_own()
+    schema["required"] = ["spec"]
+    pod = schema["properties"]["spec"]["properties"]
+    pod["containers"]["minItems"] = 1
+    for kind in ("containers", "initContainers"):
+        port = pod[kind]["items"]["properties"]["ports"]["items"]["properties"]
+        port["containerPort"] |= {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT}
+        port["hostPort"] |= {"minimum": 0, "maximum": HIGHEST_PORT}  # 0 stands for none
+    return schema
+
+
+def quantity() -> Schema:
+    container = kubernetes_own()["properties"]["spec"]["properties"]["containers"]["items"]
+    found: Schema = container["properties"]["resources"]["properties"]["limits"]["additionalProperties"]
+    return found
+
+
+def kubernetes_own() -> Schema:
+    text = files("paddle_operator.api").joinpath("pod_template_schema.json").read_text()
+    schema: Schema = json.loads(text)
+    return schema

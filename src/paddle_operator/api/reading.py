@@ -1,0 +1,91 @@
+"""Reads what others wrote into Structs, part by part: what can be read, and a sentence for each part that cannot.
+
+msgspec by itself stops at the first mistake, and a user who made three wants to hear of three.
+"""
+
+from enum import Enum
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+LONGEST_VALUE = 80
+IN_WORDS = {int: "a whole number", str: "a text", dict: "a map of fields", tuple: "a list", float: "a number"}
+
+
+class Unfit(ValueError):
+    """An object that breaks our rules; `problems` has a sentence for each: the field, the value and the fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def read(kind: type[S], written: object, path: str) -> tuple[S | None, list[str]]:
+    """What can be read of it, None where a field that must be there cannot; and a sentence for each part that cannot.
+
+    A null is as if the field were not there, as for the API server.
+    """
+    if not isinstance(written, dict):
+        return None, [f"{path} is {shown(written)}, but must be a map of fields"]
+    values: dict[str, object] = {}
+    problems: list[str] = []
+    complete = True
+    for field in msgspec.structs.fields(kind):
+        within = f"{path}.{field.encode_name}"
+        value = written.get(field.encode_name)
+        if value is None:
+            found, wrong = None, [f"{within} is not set, but is needed: add it"] if field.required else []
+        else:
+            found, wrong = _read_value(field.type, value, within)
+        problems += wrong
+        if found is not None:
+            values[field.name] = found
+        elif field.required:
+            complete = False
+    return kind(**values) if complete else None, problems
+
+
+def shown(value: object) -> str:
+    """A value as the user wrote it, cut where it is long."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+def _read_value(kind: Any, value: object, path: str) -> tuple[Any, list[str]]:
+    kind = without_none(kind)
+    if is_struct(kind):
+        return read(kind, value, path)
+    if get_origin(kind) is tuple and is_struct(get_args(kind)[0]) and isinstance(value, list):
+        return _read_items(get_args(kind)[0], value, path)
+    try:
+        return msgspec.convert(value, kind), []
+    except msgspec.ValidationError:
+        return None, [f"{path} is {shown(value)}, but must be {_in_words(kind)}"]
+
+
+def _read_items(kind: type[S], values: list[object], path: str) -> tuple[tuple[S, ...], list[str]]:
+    both = [read(kind, value, f"{path}[{index}]") for index, value in enumerate(values)]
+    problems = [problem for _, wrong in both for problem in wrong]
+    return tuple(item for item, _ in both if item is not None), problems
+
+
+def without_none(kind: Any) -> Any:
+    """`int` of `int | None`; any other union stays."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    others = tuple(member for member in get_args(kind) if member is not type(None))
+    return Union[others]  # noqa: UP007  # the members are known only here
+
+
+def is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _in_words(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        *others, last = [str(member.value) for member in kind]
+        return f"{', '.join(others)} or {last}"
+    return IN_WORDS.get(get_origin(kind) or kind, "something else")
