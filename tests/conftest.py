@@ -3,17 +3,21 @@
 A test that uses it is marked `cluster`, so that `pytest -m "not cluster"` is the layer that needs nothing but Python.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
 from testbed.assets import Binaries, binaries
 from testbed.control_plane import ControlPlane
+from testbed.request import RequestError
 from testbed.toolchain import AssetsError
 
 CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries"}
+SERVED_WITHIN_SECONDS = 30.0
 FOUND = pytest.StashKey[Binaries | AssetsError]()
 
 
@@ -70,6 +74,28 @@ def control_plane(control_plane_binaries: Binaries, pytestconfig: pytest.Config)
     with ControlPlane.start(control_plane_binaries) as started:
         say(pytestconfig, f"control plane: ready after {started.started_in_seconds:.1f} s at {started.server}")
         yield started
+
+
+@pytest.fixture(scope="session")
+def paddlejob_crd(control_plane: ControlPlane) -> None:
+    """PaddleJobs are served, by the definition that users apply."""
+    asyncio.run(_define_paddlejobs(control_plane))
+
+
+async def _define_paddlejobs(control_plane: ControlPlane) -> None:
+    definition = Path(__file__).parent.parent / "deploy/v1/crd.yaml"
+    await control_plane.kubectl("apply", f"--filename={definition}")
+    async with asyncio.timeout(SERVED_WITHIN_SECONDS):
+        while not await _is_served(control_plane, "paddlejobs"):
+            await asyncio.sleep(0.05)
+
+
+async def _is_served(control_plane: ControlPlane, kind: str) -> bool:
+    try:  # not `kubectl wait`, which gives up where a condition is not there yet
+        await control_plane.kubectl("get", kind)
+    except RequestError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from typing import Any
 import yaml
 
 from paddle_operator.api.crd import crd, crd_v1beta1
+from tools.reference import reference
 
+ROOT = Path(__file__).parent.parent
 HEAD = "# Derived from src/paddle_operator/api by `python -m tools.generate`: change it there.\n"
 
 
@@ -25,27 +27,25 @@ def as_yaml(manifest: dict[str, Any]) -> str:
 
 
 def derived() -> dict[Path, str]:
-    """The text of every file that is derived, by its place in the repository."""
+    """The text of every file that is derived, by where it stands."""
     return {
-        Path("deploy/v1/crd.yaml"): as_yaml(crd()),
-        Path("deploy/v1beta1/crd.yaml"): as_yaml(crd_v1beta1()),
+        ROOT / "deploy/v1/crd.yaml": as_yaml(crd()),
+        ROOT / "deploy/v1beta1/crd.yaml": as_yaml(crd_v1beta1()),
+        ROOT / "docs/api.md": reference(),
     }
 
 
-def stale(root: Path) -> list[Path]:
-    return [path for path, text in derived().items() if not _same(root / path, text)]
-
-
-def _same(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text() == text
+def stale() -> list[str]:
+    texts = derived().items()
+    return [str(path.relative_to(ROOT)) for path, text in texts if not path.exists() or path.read_text() != text]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
     if parser.parse_args().check:
-        for path in (found := stale(Path())):
-            print(f"{path} is stale: python -m tools.generate")
+        for name in (found := stale()):
+            print(f"{name} is stale: python -m tools.generate")
         sys.exit(bool(found))
     for path, text in derived().items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -112,8 +112,9 @@ def whole_schema() -> Schema:
 
 def validation(rule: Rule[Any]) -> Schema:
     found = {"rule": rule.cel, "message": f"{rule.field}: {rule.fix}", "messageExpression": rule.cel_message}
-    within = rule.field.removeprefix("spec")
-    return found | ({"fieldPath": within} if within.startswith(".") else {})
+    if rule.field.startswith("spec."):
+        found["fieldPath"] = rule.field.removeprefix("spec")
+    return found
 
 
 def on_create(found: Schema) -> Schema:

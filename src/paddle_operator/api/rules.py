@@ -6,7 +6,7 @@ equal. We ask again ourselves, since an object may have been stored before there
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -116,7 +116,7 @@ NAME_IS_SHORT = Rule[str](
     values=lambda name: (name, len(name)),
     cel_values="self.metadata.name, size(self.metadata.name)",
 )
-NAME_RULES = (NAME_IS_A_LABEL, NAME_IS_SHORT)
+NAME_RULES: tuple[Rule[str], ...] = (NAME_IS_A_LABEL, NAME_IS_SHORT)
 
 # Roles
 
@@ -144,7 +144,7 @@ def role_rules(role: Role) -> tuple[Rule[PaddleJobSpec], ...]:
         Rule(
             field=f"{path}.requests",
             cel=f"{absent(f'{path}.requests')} || {self}.requests <= {self}.replicas",
-            holds=each(lambda part: (part.requests or 0) <= part.replicas),
+            holds=each(lambda part: part.requests is None or part.requests <= part.replicas),
             fix=f"is the fewest pods of this role: make it at most {path}.replicas",
         ),
         Rule(
@@ -196,25 +196,29 @@ SPEC_RULES: tuple[Rule[PaddleJobSpec], ...] = (
     GANG,
 )
 
-# Templates: what the schema of a PodTemplateSpec alone would let through. The CRD has these as minItems and maximum,
-# since CEL over lists without an end is more than an API server allows.
+# Templates: what the schema of a PodTemplateSpec alone would let through. The CRD has these as minItems, minimum and
+# maximum, since CEL over lists without an end is more than an API server allows.
 
 
 def template_problems(role: Role, part: RoleSpec) -> Iterator[str]:
-    pod = part.template.get("spec")
     path = f"spec.{role}.template.spec"
-    if not isinstance(pod, dict) or not pod.get("containers"):
+    pod = part.template.get("spec")
+    if not isinstance(pod, dict) or not maps(pod.get("containers")):
         yield f"{path}.containers is empty, but a pod runs something: add a container with a name and an image"
         return
     for key in ("initContainers", "containers"):
-        for number, container in enumerate(pod.get(key) or ()):
-            yield from port_problems(f"{path}.{key}[{number}].ports", container.get("ports") or ())
+        for number, container in enumerate(maps(pod.get(key))):
+            yield from port_problems(f"{path}.{key}[{number}].ports", maps(container.get("ports")))
 
 
-def port_problems(path: str, ports: Iterable[dict[str, Any]]) -> Iterator[str]:
+def port_problems(path: str, ports: list[dict[str, Any]]) -> Iterator[str]:
     for number, port in enumerate(ports):
-        for key in ("containerPort", "hostPort"):
-            lowest = LOWEST_PORT if key == "containerPort" else 0  # 0 stands for no port of the host
-            value = port.get(key, lowest)
-            if not lowest <= value <= HIGHEST_PORT:
+        for key, lowest in (("containerPort", LOWEST_PORT), ("hostPort", 0)):  # 0 stands for no port of the host
+            value = port.get(key)
+            if isinstance(value, int) and not lowest <= value <= HIGHEST_PORT:
                 yield f"{path}[{number}].{key} is {value}, but must be from {lowest} to {HIGHEST_PORT}"
+
+
+def maps(value: object) -> list[dict[str, Any]]:
+    """The maps of a list; nothing of what is no list. A schema looked at it, but perhaps not at that time."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,7 +1,7 @@
 """The variables that a container gets: the seeds' own and what `paddle.distributed.launch` reads today.
 
-Both sets together were seen to train with plain Python and with launch, 2.6 to 3.3 (paddle-runtime.md, section 7). What all
-pods share is in the job's ConfigMap, the barrier; what differs from pod to pod is in the pod.
+Both sets together were seen to train with plain Python and with launch, 2.6 to 3.3 (paddle-runtime.md, section 7). What
+all pods share is in the job's ConfigMap, the barrier; what differs from pod to pod is in the pod.
 """
 
 import hashlib
@@ -128,10 +128,10 @@ def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: 
         else {"valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
     )
     values = {"TRAINING_ROLE": TRAINING_ROLE[role], "PADDLE_TRAINING_ROLE": TRAINING_ROLE[role]}
-    if spec.elastic is None:
+    if not spec.is_elastic:
         values = {"PADDLE_TRAINER_ID": str(index)} | values
     values |= {"PADDLE_JOB_ID": job.uid, "PYTHONUNBUFFERED": "1", "PADDLE_LOG_DIR": LOG_DIRECTORY}
-    if spec.elastic is not None:
+    if spec.is_elastic:
         values |= _elastic(job, etcd)
     elif spec.mode is not Mode.PS:
         values |= {"PADDLE_RANK": str(index), "PADDLE_CURRENT_ENDPOINT": f"$(POD_IP):{port}"}
@@ -139,7 +139,8 @@ def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: 
         values["PADDLE_DISTRI_BACKEND"] = "gloo"  # on a GPU it would keep the ranks from using NCCL
     if spec.intranet is Intranet.HOST:
         values["PADDLE_PORT"] = str(port)
-    return [{"name": "POD_IP", **pod_ip}, *({"name": name, "value": value} for name, value in values.items())]
+    literal: list[dict[str, object]] = [{"name": name, "value": value} for name, value in values.items()]
+    return [{"name": "POD_IP", **pod_ip}, *literal]
 
 
 def _elastic(job: Job, etcd: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What our objects are called, and the marks by which we know them again.
 
-Names, `paddle-*` labels and the `paddle-resource` annotation are the Go operator's, so that scripts and dashboards of its
-users go on working; marks of our own have the group's prefix.
+Names, `paddle-*` labels and the `paddle-resource` annotation are the Go operator's, so that scripts and dashboards of
+its users go on working; marks of our own have the group's prefix.
 """
 
 from paddle_operator.api.paddlejob import GROUP, Role

@@ -1,8 +1,8 @@
 """Where does each pod listen, and under which address do the others know it?
 
-The same spelling stands in POD_IP and in every list, and it has a dot: Paddle's launch compares texts, and takes a POD_IP
-without a dot for none (paddle-runtime.md, sections 0 and 2b). Paddle splits endpoints at the first colon, so only IPv4
-addresses and names work.
+The same spelling stands in POD_IP and in every list, and it has a dot: Paddle's launch compares texts, and takes a
+POD_IP without a dot for none (paddle-runtime.md, sections 0 and 2b). Paddle splits endpoints at the first colon: only
+IPv4 addresses and names work.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def ipv4_of(pod: PodView) -> str | None:
 
 
 def address_of(job: Job, role: Role, index: int, pod: PodView) -> str | None:
-    """How the others reach this pod, or None as long as they cannot: a name resolves only once its pod has an address."""
+    """How the others reach this pod, or None while they cannot: a name resolves only once its pod has an address."""
     if not pod.addresses:
         return None
     if job.spec and job.spec.intranet is Intranet.SERVICE:

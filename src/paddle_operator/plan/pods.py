@@ -70,7 +70,7 @@ class PodMaker:
         main = main_container(spec)
         container = dict(spec["containers"][main])
         completed = {"restartPolicy": "Never", "enableServiceLinks": False} | spec
-        if job_spec.elastic is not None:
+        if job_spec.is_elastic:
             completed["restartPolicy"] = "OnFailure"  # ranks leave and come back, and kubelet brings them back
         else:
             barrier = {"configMapRef": {"name": self._job.key.name}}

@@ -13,7 +13,7 @@ import msgspec
 
 from paddle_operator.api.paddlejob import PaddleJobSpec, PaddleJobStatus, Phase, Role
 from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod
-from paddle_operator.plan.names import ATTEMPT, CONTRACT, POD_NAME_LABEL, REPLICAS, ROLE_ANNOTATION, ROLE_LABEL, pod_key
+from paddle_operator.plan.names import ATTEMPT, CONTRACT, JOB_UID_LABEL, REPLICAS, ROLE_ANNOTATION, ROLE_LABEL, pod_key
 
 MAIN_CONTAINER = "paddle"
 
@@ -58,7 +58,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     ready: bool
     started: bool  # a container of it has run
     terminating: bool
-    has_deadline: bool
+    deadline_seconds: int | None
+    ours: bool  # made by us, and not by the Go operator
     addresses: tuple[str, ...]
     node: str
     node_address: str
@@ -100,7 +101,8 @@ def pod_view(pod: Pod) -> PodView:
         ready=bool(status.container_statuses) and all(each.ready for each in status.container_statuses),
         started=any(_has_run(each) for each in status.container_statuses),
         terminating=meta.deletion_timestamp is not None,
-        has_deadline=pod.spec.active_deadline_seconds is not None,
+        deadline_seconds=pod.spec.active_deadline_seconds,
+        ours=JOB_UID_LABEL in meta.labels,
         addresses=tuple(each.ip for each in status.pod_ips) or ((status.pod_ip,) if status.pod_ip else ()),
         node=sys.intern(pod.spec.node_name),
         node_address=sys.intern(status.host_ip),
@@ -145,6 +147,7 @@ class ChildView(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     replicas: str  # for how many pods by role it was written; empty where the Go operator wrote it
     contract: str  # the digest of its content; empty where the Go operator wrote it
+    ours: bool  # made by us, and not by the Go operator
     terminating: bool
 
     @property
@@ -163,6 +166,7 @@ def child_view(child: Object) -> ChildView:
         attempt=_number(meta.annotations.get(ATTEMPT)),
         replicas=meta.annotations.get(REPLICAS, ""),
         contract=meta.annotations.get(CONTRACT, ""),
+        ours=ATTEMPT in meta.annotations,
         terminating=meta.deletion_timestamp is not None,
     )
 
@@ -204,11 +208,17 @@ class World:
         self.leftovers: list[PodView] = []
         for pod in children.pods:
             place = places.get(pod.key)
-            if place is None or pod.attempt != job.status.attempt or (pod.terminating and not pod.finished):
+            if place is None or pod.attempt != job.status.attempt or self._is_lost(pod):
                 self.leftovers.append(pod)
             else:
                 self.by_place[place] = pod
         self.missing = [place for place in places.values() if place not in self.by_place]
+
+    def _is_lost(self, pod: PodView) -> bool:
+        """A pod that somebody deletes is lost, whatever code it ends with, unless it has done its part. One that the Go
+        operator made and never released waits for Services that we do not make: it is made again.
+        """
+        return (pod.terminating and pod.phase != "Succeeded") or (not pod.ours and self.barrier is None)
 
     def pods(self, role: Role | None = None) -> Iterator[PodView]:
         """In the order of roles and indexes."""
@@ -237,6 +247,3 @@ _ROLE_ORDER: Mapping[Role, int] = {role: number for number, role in enumerate(Ro
 def _place_order(item: tuple[tuple[Role, int], PodView]) -> tuple[int, int]:
     (role, index), _ = item
     return _ROLE_ORDER[role], index
-
-
-__all__ = ["POD_NAME_LABEL", "ChildView", "Children", "Job", "PodView", "Refusal", "World", "child_view", "pod_view"]

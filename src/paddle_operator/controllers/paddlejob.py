@@ -1,0 +1,233 @@
+"""Keeps PaddleJobs going: looks in the cache, asks the plan, writes the status down, then does what the plan wants.
+
+The status goes out first, so that a crash in between loses no attempt and runs no finished job again. All writes can be
+done twice without harm: names are fixed, deletes and patches name a UID.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from paddle_operator.api.paddlejob import API_VERSION, KIND, PaddleJobStatus
+from paddle_operator.controllers.ports import PortBlocks
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.clock import Clock, SystemClock
+from paddle_operator.kube.controller import Controller
+from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource
+from paddle_operator.kube.queue import Lane, Queue
+from paddle_operator.plan.job import Surroundings, plan
+from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.names import POD_NAME_LABEL, ROLE_LABEL
+from paddle_operator.plan.world import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
+from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
+
+log = logging.getLogger(__name__)
+
+WRITES_OF_A_JOB = 16  # at once: half of what the client sends, so that a small job is not behind a large one
+SMALL = 50  # jobs with more pods are looked at in batches of changes: a pass over 5,000 pods costs tens of milliseconds
+PAUSE_PER_POD_SECONDS = 0.0001
+FIRST_RETRY = timedelta(seconds=1)
+LONGEST_RETRY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line says."""
+
+    namespace: str = ""  # empty is all of them
+    etcd: str = ""
+    port_range: range = range(35000, 65000)
+    workers: int = 16
+
+
+class Memory:
+    """What is known of a job beyond the cluster; lost with the process, and learnt again."""
+
+    def __init__(self) -> None:
+        self.refusals: dict[tuple[str, Key], Refusal] = {}
+        self.tries: dict[tuple[str, Key], int] = {}
+        self.status_written_at: datetime | None = None
+
+
+class PaddleJobs:
+    """The controller of PaddleJobs and the caches that it looks at."""
+
+    def __init__(
+        self, client: Client, recorder: Recorder, settings: Settings | None = None, clock: Clock | None = None
+    ) -> None:
+        self._settings = settings or Settings()
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock or SystemClock()
+        scope = Scope(self._settings.namespace)
+        named = Scope(self._settings.namespace, labels=POD_NAME_LABEL)
+        of_a_role = Scope(self._settings.namespace, labels=ROLE_LABEL)
+        self.jobs: Informer[StoredJob, Job] = Informer(client, PADDLE_JOBS, scope, project=job_view)
+        self.pods: Informer[Pod, PodView] = Informer(client, PODS, of_a_role, project=pod_view)
+        self.config_maps: Informer[Object, ChildView] = Informer(client, CONFIG_MAPS, named, project=child_view)
+        self.services: Informer[Object, ChildView] = Informer(client, SERVICES, scope, project=child_view)
+        self._job_of_uid = self.jobs.store.index(lambda job: (job.uid,))
+        self._pods_of = self.pods.store.index(lambda pod: (pod.owner_uid,))
+        self._config_maps_of = self.config_maps.store.index(lambda child: (child.owner_uid,))
+        self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
+        self._ports = PortBlocks(self._settings.port_range)
+        self._memory: dict[str, Memory] = {}
+        self.queue: Queue[Key] = Queue("paddlejob", self._clock)
+        self.controller = Controller(
+            "paddlejob", self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
+        )
+        self.jobs.store.listen(self._job_changed)
+        for informer in (self.pods, self.config_maps, self.services):
+            informer.store.listen(self._child_changed)
+
+    @property
+    def informers(self) -> list[Informer[Any, Any]]:
+        return [self.jobs, self.pods, self.config_maps, self.services]
+
+    def _job_changed(self, old: Job | None, new: Job | None, lane: Lane) -> None:
+        changed = new or old
+        assert changed
+        if new is None:
+            self._memory.pop(changed.uid, None)
+            self._ports.forget(changed.uid)
+        self.queue.add(changed.key, lane)
+
+    def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, lane: Lane) -> None:
+        changed = new or old
+        assert changed
+        for job in self._job_of_uid[changed.owner_uid]:
+            size = job.spec.total if job.spec else 0
+            if size <= SMALL:
+                self.queue.add(job.key, lane)
+            else:
+                self.queue.add_after(job.key, size * PAUSE_PER_POD_SECONDS)
+
+    async def reconcile(self, key: Key) -> datetime | None:
+        """Bring one job nearer to its plan; the answer is when to look again if no event comes first."""
+        job = self.jobs.store.get(key)
+        if job is None:
+            return None  # owner references take the children along
+        memory = self._memory.setdefault(job.uid, Memory())
+        desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
+        self._tell(job, desired.news)
+        await self._write_status(job, desired.status, memory)
+        await self._carry_out(job, desired, memory)
+        return desired.wake_at
+
+    def _children_of(self, job: Job, memory: Memory) -> Children:
+        return Children(
+            tuple(self._pods_of[job.uid]),
+            tuple(self._config_maps_of[job.uid]),
+            tuple(self._services_of[job.uid]),
+            tuple(memory.refusals.values()),
+        )
+
+    def _around(self, job: Job, memory: Memory) -> Surroundings:
+        free = self._ports.block_for(job, self.jobs.store)
+        return Surroundings(self._settings.etcd, free, memory.status_written_at)
+
+    def _tell(self, job: Job, news: tuple[News, ...]) -> None:
+        about = Reference(API_VERSION, KIND, job.key, job.uid)
+        for each in news:
+            (self._recorder.warning if each.warning else self._recorder.normal)(about, each.reason, each.note)
+
+    async def _write_status(self, job: Job, desired: PaddleJobStatus, memory: Memory) -> None:
+        change = difference(msgspec.to_builtins(job.status), msgspec.to_builtins(desired))
+        if not change:
+            return
+        metadata = {"uid": job.uid, "resourceVersion": job.metadata.resource_version}
+        body = {"metadata": metadata, "status": change}
+        self.jobs.wrote(await self._client.merge(PADDLE_JOBS, job.key, body, subresource="status"))
+        memory.status_written_at = self._clock.now()
+
+    async def _carry_out(self, job: Job, desired: Plan, memory: Memory) -> None:
+        """Wave after wave; within one, several at a time."""
+        for wave in desired.waves:
+            turns = asyncio.Semaphore(WRITES_OF_A_JOB)
+            async with asyncio.TaskGroup() as group:
+                for write in wave:
+                    group.create_task(self._in_turn(turns, job, write, memory))
+
+    async def _in_turn(self, turns: asyncio.Semaphore, job: Job, write: Write, memory: Memory) -> None:
+        async with turns:
+            match write:
+                case Create():
+                    await self._create(job, write, memory)
+                case Patch():
+                    await self._patch(write)
+                case Delete():
+                    await self._delete(write)
+                case DeleteAll():
+                    await self._delete_all(write)
+
+    async def _create(self, job: Job, write: Create, memory: Memory) -> None:
+        place = (write.kind.plural, write.key)
+        try:
+            created = await self._client.create(write.kind, write.manifest)
+        except AlreadyExists:
+            created = await self._client.get(write.kind, write.key)
+            if created.metadata.owner_uid != job.uid:
+                self._refused(
+                    memory, place, "NameTaken", "another object has this name: delete it, or rename the job", job
+                )
+                return
+        except (Forbidden, Invalid, NotFound) as error:
+            reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
+            self._refused(memory, place, reason, error.status.message, job)
+            return
+        memory.refusals.pop(place, None)
+        memory.tries.pop(place, None)
+        self._informer_of(write.kind).wrote(created)
+
+    def _refused(self, memory: Memory, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:
+        tries = memory.tries[place] = memory.tries.get(place, 0) + 1
+        pause = min(FIRST_RETRY * 2 ** min(tries - 1, 10), LONGEST_RETRY)
+        memory.refusals[place] = Refusal(place[0], place[1], reason, message, self._clock.now() + pause)
+        self.queue.add(job.key)  # to say so in the status
+
+    async def _patch(self, write: Patch) -> None:
+        change = {**write.change, "metadata": {**write.change.get("metadata", {}), "uid": write.uid}}
+        try:
+            patched = await self._client.merge(write.kind, write.key, change)
+        except (NotFound, Conflict):
+            return  # it is gone, or another has its name: the watch tells
+        self._informer_of(write.kind).wrote(patched)
+
+    async def _delete(self, write: Delete) -> None:
+        informer = self._informer_of(write.kind)
+        try:
+            left = await self._client.delete(write.kind, write.key, uid=write.uid, propagation="Background")
+        except NotFound:
+            left = None
+        except Conflict:
+            return  # another has its name since
+        informer.deleted(write.key, write.uid, left)
+
+    async def _delete_all(self, write: DeleteAll) -> None:
+        informer = self._informer_of(write.kind)
+        for left in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
+            informer.deleted(left.key, left.uid, left if left.metadata.deletion_timestamp else None)
+
+    def _informer_of(self, kind: Resource[Any]) -> Informer[Any, Any]:
+        return next(each for each in self.informers if each.kind is kind)
+
+
+def difference(old: Any, new: Any) -> dict[str, Any]:
+    """The JSON merge patch that makes `new` of `old`; lists are replaced whole."""
+    change: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in _changed(old, new):
+        before = old.get(name)
+        change[name] = difference(before, value) if isinstance(value, dict) and isinstance(before, dict) else value
+    return change
+
+
+def _changed(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in new.items() if old.get(name) != value)

@@ -1,0 +1,25 @@
+"""Our kinds as the API server spells them, and what is read of an object before its rules are asked."""
+
+import msgspec
+
+from paddle_operator.api.paddlejob import API_VERSION, PLURAL, Unfit, read_spec, read_status
+from paddle_operator.kube.objects import Object, Resource
+from paddle_operator.plan.world import Job
+
+
+class StoredJob(Object, frozen=True):
+    """As stored: an object that breaks the rules must reach us, too, so nothing is asked of it yet."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+PADDLE_JOBS = Resource(f"apis/{API_VERSION}", PLURAL, StoredJob)
+
+
+def job_view(stored: StoredJob) -> Job:
+    status = read_status(bytes(stored.status))
+    try:
+        return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
+    except Unfit as unfit:
+        return Job(stored.metadata, None, status, unfit.problems)

@@ -1,0 +1,69 @@
+"""What a plan wants done: Create, Patch, Delete, each so that doing it twice does no harm."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from paddle_operator.api.paddlejob import PaddleJobStatus
+from paddle_operator.kube.objects import Key, Manifest, Resource
+
+
+@dataclass(frozen=True)
+class Create:
+    kind: Resource[Any]
+    manifest: Manifest
+
+    @property
+    def key(self) -> Key:
+        metadata = self.manifest["metadata"]
+        return Key(metadata["namespace"], metadata["name"])
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A JSON merge; the uid is a precondition."""
+
+    kind: Resource[Any]
+    key: Key
+    uid: str
+    change: Manifest
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Only the object that has this uid."""
+
+    kind: Resource[Any]
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True)
+class DeleteAll:
+    """Everything of a kind that a label selects, in one request."""
+
+    kind: Resource[Any]
+    namespace: str
+    labels: str
+
+
+Write = Create | Patch | Delete | DeleteAll
+
+
+@dataclass(frozen=True)
+class News:
+    """Something a person would want to hear of."""
+
+    reason: str
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The status goes out first; then wave after wave, each concurrently; the news with the status."""
+
+    status: PaddleJobStatus
+    waves: tuple[tuple[Write, ...], ...] = ()
+    news: tuple[News, ...] = ()
+    wake_at: datetime | None = None
