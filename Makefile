@@ -12,7 +12,7 @@ step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help environment programs test lint cluster cluster-down bench lock clean
+.PHONY: help environment programs test lint cluster cluster-down generate bench lock clean
 
 help: ## tell what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
@@ -21,12 +21,13 @@ help: ## tell what there is
 test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
 	$(call step,tests,$(BIN)/pytest)
 
-lint: environment ## check format, lint, types, who imports whom and the sizes of functions
+lint: environment ## check format, lint, types, who imports whom, sizes, and that generated files are fresh
 	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED))
 	$(call step,lint,$(BIN)/ruff check --quiet $(CHECKED))
 	$(call step,types,$(BIN)/mypy $(CHECKED))
 	$(call step,layers,$(BIN)/python tools/layers.py)
 	$(call step,sizes,$(BIN)/python tools/sizes.py)
+	$(call step,generated files,$(BIN)/python -m tools.generate --check)
 
 environment: $(ENVIRONMENT) ## make .venv with what requirements.lock names
 
@@ -46,6 +47,9 @@ cluster: environment ## start a control plane in the background and print how to
 
 cluster-down: environment ## end it
 	@$(BIN)/python -m testbed.cluster down
+
+generate: environment ## write CRDs and the API reference anew from the types
+	@$(BIN)/python -m tools.generate
 
 bench: environment programs ## measure, and print the numbers
 	@$(BIN)/python -m bench

@@ -9,13 +9,14 @@ import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from bench.program import Options
 from testbed.control_plane import ControlPlane
+from testbed.ports import LOOPBACK
 from testbed.progress import Progress
 from testbed.request import RequestError, send
 
@@ -33,6 +34,7 @@ class Program:
     """A process that tells lines of figures."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self.pid = process.pid
         self._name = name
         self._process = process
 
@@ -43,6 +45,10 @@ class Program:
         if not line:
             raise ProgramError(f"the program {self._name} ended with code {await self._process.wait()} and no figure")
         return msgspec.json.decode(line, type=Told)
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self._process.terminate()
 
 
 class Bed:
@@ -56,6 +62,7 @@ class Bed:
     async def quiet(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
         """With a namespace for each purpose, and with nobody but the API server and etcd left."""
         bed = cls(control_plane, progress)
+        await control_plane.kubectl("apply", "--server-side", "-f", str(CHECKOUT / "deploy" / "v1" / "crd.yaml"))
         for purpose in namespaces:
             bed._namespaces[purpose] = await control_plane.make_namespace(purpose)
         await control_plane.scheduler.stop()
@@ -67,15 +74,29 @@ class Bed:
         kubeconfig = self._control_plane.kubeconfig_for("tester-0")
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
+    def manager(self, purpose: str, port: int) -> AbstractAsyncContextManager[Program]:
+        """The operator as its users run it, with its probes on that port of the loopback address."""
+        place = self.place(purpose)
+        return self.started(
+            "paddle_operator.manager",
+            f"--kubeconfig={place['kubeconfig']}",
+            f"--namespace={place['namespace']}",
+            "--leader-elect",
+            f"--leader-election-namespace={place['namespace']}",
+            f"--health-probe-bind-address={LOOPBACK}:{port}",
+            f"--metrics-bind-address={LOOPBACK}:0",
+            "--log-level=warning",
+        )
+
     @property
     def etcd(self) -> str:
         flag = "--listen-client-urls="
         return next(each.removeprefix(flag) for each in self._control_plane.etcd.command if each.startswith(flag))
 
-    async def run(self, name: str, options: Options) -> Told:
+    async def run(self, module: str, options: Options) -> Told:
         """The last line that a program tells; it has ended then."""
         last: Told = {}
-        async with self.started(name, options) as program:
+        async with self.measuring(module, options) as program:
             while True:
                 try:
                     last = await program.told()
@@ -86,22 +107,27 @@ class Bed:
                 if "pods" in last:
                     self.progress.show(f"  {last['pods']:,.0f} pods")
 
+    def measuring(self, name: str, options: Options) -> AbstractAsyncContextManager[Program]:
+        """A program of bench/programs."""
+        return self.started(f"bench.programs.{name}", msgspec.json.encode(options).decode())
+
     @asynccontextmanager
-    async def started(self, name: str, options: Options) -> AsyncIterator[Program]:
-        """A program of bench/programs; leaving ends it, if it has not ended by itself."""
+    async def started(self, module: str, *arguments: str) -> AsyncIterator[Program]:
+        """A process of its own, which is to end by itself; one that does not is ended."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            f"bench.programs.{name}",
-            msgspec.json.encode(options).decode(),
+            module,
+            *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=CHECKOUT,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
-            yield Program(name, process)
-            await asyncio.wait_for(process.wait(), END_SECONDS)
+            yield Program(module, process)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), END_SECONDS)
         finally:
             if process.returncode is None:
                 process.kill()

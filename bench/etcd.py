@@ -1,4 +1,4 @@
-"""Puts pods where the API server finds them, in etcd: a write costs the API server 2 to 5 ms, and 100,000 take too long.
+"""Puts pods where the API server finds them, in etcd: a write costs an API server 2 to 5 ms, so 100,000 take too long.
 
 What it serves then is what it would serve had it written them itself: the bytes are its own, but for names and UIDs of
 the same length.
@@ -52,7 +52,11 @@ class Etcd:
         assert len(found.kvs) == count, f"{len(found.kvs)} pods instead of {count}"
         return found.kvs
 
-    async def put(self, pairs: Iterable[Pair]) -> None:
+    async def put(self, pair: Pair) -> None:
+        await self._ask("put", {"key": text(pair.key), "value": text(pair.value)})
+
+    async def put_at_once(self, pairs: Iterable[Pair]) -> None:
+        """All with one version, which Kubernetes never does: not for pods that somebody watches already."""
         operations = [{"requestPut": {"key": text(pair.key), "value": text(pair.value)}} for pair in pairs]
         await self._ask("txn", {"success": operations})
 

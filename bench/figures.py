@@ -4,13 +4,15 @@ Where a figure has a ceiling, the two take turns (ours, bare, bare, ours, …), 
 while disturbs both.
 """
 
+import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.bed import Bed, Told
-from bench.program import Options
+from bench.bed import Bed, ProgramError, Told
+from bench.program import resident_megabytes
 from bench.programs.burst import Burst
 from bench.programs.copy import Copy
 from bench.programs.create import Create
@@ -19,6 +21,8 @@ from bench.programs.patch import Patch
 from bench.programs.sync import Sync
 from bench.programs.watch import Watch
 from bench.table import number
+from testbed.ports import LOOPBACK, free_ports
+from testbed.request import send
 
 Side = Literal["ours", "bare"]
 Samples = dict[str, list[float]]
@@ -31,24 +35,43 @@ class Size:
 
     created: int = 1_000
     watched: int = 1_000
-    turns: int = 10
+    patches: int = 4  # of each pod
+    bursts: int = 10
     made: int = 2_000  # through the API; the others of the cache are copies of these
     synced: int = 10_000
     cached: int = 100_000
 
 
-QUICK = Size(created=100, watched=100, turns=4, made=100, synced=500, cached=1_000)
+QUICK = Size(created=100, watched=100, patches=2, bursts=2, made=100, synced=500, cached=1_000)
+LAST_EVENT_SECONDS = 60.0  # after the last write
 LISTED: tuple[Literal["pages", "bare", "stream"], ...] = ("pages", "bare", "stream")
+READY_SECONDS = 60.0
+POLL_SECONDS = 0.1
+SETTLE_SECONDS = 2.0
 NAMESPACES = ("idle", "create", "watch", "cache")
 
 
 async def idle(bed: Bed, _: Size, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        told = await bed.run("idle", Options(**bed.place("idle")))
+        (port,) = free_ports(1)
+        async with bed.manager("idle", port) as manager:
+            await asyncio.to_thread(wait_until_ready, port)
+            await asyncio.sleep(SETTLE_SECONDS)
+            told = {"resident": resident_megabytes(manager.pid)}
+            manager.stop()
         note(bed, f"idle, round {turn + 1} of {rounds}", told)
         samples["idle_resident"].append(told["resident"])
     return samples
+
+
+def wait_until_ready(port: int) -> None:
+    """Return when the caches of the operator are filled. Raises ProgramError."""
+    deadline = time.monotonic() + READY_SECONDS
+    while not send("GET", f"http://{LOOPBACK}:{port}/readyz").ok:
+        if time.monotonic() > deadline:
+            raise ProgramError(f"the operator was not ready within {READY_SECONDS:.0f} s")
+        time.sleep(POLL_SECONDS)
 
 
 async def create(bed: Bed, size: Size, rounds: int) -> Samples:
@@ -70,15 +93,15 @@ async def create(bed: Bed, size: Size, rounds: int) -> Samples:
 async def watch(bed: Bed, size: Size, rounds: int) -> Samples:
     await fill(bed, "watch", size.watched)
     samples: Samples = defaultdict(list)
-    place, events = bed.place("watch"), size.watched * size.turns
-    ways: list[tuple[str, str, Options]] = [
-        ("patched", "patch", Patch(**place, pods=size.watched, turns=size.turns)),
-        ("burst", "burst", Burst(**place, etcd=bed.etcd, pods=size.watched, turns=size.turns)),
+    place = bed.place("watch")
+    ways: list[tuple[str, Patch | Burst]] = [
+        ("patch", Patch(**place, pods=size.watched, turns=size.patches)),
+        ("burst", Burst(**place, etcd=bed.etcd, pods=size.watched, turns=size.bursts)),
     ]
     for turn in range(rounds):
         for by in turns_of(turn):
-            for how, program, options in ways:
-                told = await followed(bed, events, by, program, options)
+            for how, changes in ways:
+                told = await followed(bed, by, how, changes)
                 note(bed, f"watch, {how}, {by}, round {turn + 1} of {rounds}", told)
                 which = f"watch_{how}" if by == "ours" else f"watch_{how}_bare"
                 samples[f"{which}_cpu"].append(told["cpu"])
@@ -87,12 +110,16 @@ async def watch(bed: Bed, size: Size, rounds: int) -> Samples:
     return samples
 
 
-async def followed(bed: Bed, events: int, by: Side, program: str, options: Options) -> Told:
-    """What a follower tells after another process has made so many changes."""
-    async with bed.started("watch", Watch(**bed.place("watch"), by=by, events=events)) as follower:
+async def followed(bed: Bed, by: Side, how: str, changes: Patch | Burst) -> Told:
+    """What a follower tells after another process has made the changes. Raises ProgramError."""
+    events = changes.pods * changes.turns
+    async with bed.measuring("watch", Watch(**bed.place("watch"), by=by, events=events)) as follower:
         await follower.told()  # it is ready
-        await bed.run(program, options)
-        return await follower.told()
+        await bed.run(how, changes)
+        try:
+            return await asyncio.wait_for(follower.told(), LAST_EVENT_SECONDS)
+        except TimeoutError:
+            raise ProgramError(f"{by} had not seen {events} events {LAST_EVENT_SECONDS:.0f} s after the last") from None
 
 
 async def sync(bed: Bed, size: Size, rounds: int) -> Samples:

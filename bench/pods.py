@@ -3,10 +3,18 @@
 Stored, with both managers' fields, they are the 6 to 8 KB that pods of a real training job have.
 """
 
+from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Key, Manifest
+from paddle_operator.plan.names import (
+    ATTEMPT,
+    JOB_UID_LABEL,
+    MAIN_CONTAINER,
+    POD_NAME_LABEL,
+    ROLE_ANNOTATION,
+    ROLE_LABEL,
+)
 
 PODS_PER_JOB = 20
-ROLE, INDEX, ATTEMPT = (f"training.example.com/{name}" for name in ("role", "index", "attempt"))
 MOMENT = "2026-01-02T03:04:05Z"
 IMAGE = "images.example.com/team/paddle:3.2.0-gpu"
 DIGEST = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
@@ -33,13 +41,11 @@ def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
             "name": key_of(namespace, number).name,
             "namespace": namespace,
             "labels": {
-                "app.kubernetes.io/managed-by": "paddle-operator",
-                "app.kubernetes.io/instance": job_of(number),
-                ROLE: "worker",
-                INDEX: str(number % PODS_PER_JOB),
-                ATTEMPT: "0",
+                POD_NAME_LABEL: key_of(namespace, number).name,
+                ROLE_LABEL: "worker",
+                JOB_UID_LABEL: owner_uid(number),
             },
-            "annotations": {"training.example.com/template-hash": DIGEST[:16]},
+            "annotations": {ROLE_ANNOTATION: "worker", ATTEMPT: "0"},
             "ownerReferences": [_owner(number)],
         },
         "spec": {
@@ -75,7 +81,7 @@ def running(number: int, *, ready: bool = True) -> Manifest:
         ],
         "containerStatuses": [
             {
-                "name": "paddle",
+                "name": MAIN_CONTAINER,
                 "image": IMAGE,
                 "imageID": f"{IMAGE}@sha256:{DIGEST}",
                 "containerID": f"containerd://{DIGEST[::-1]}",
@@ -91,8 +97,8 @@ def running(number: int, *, ready: bool = True) -> Manifest:
 
 def _owner(number: int) -> Manifest:
     return {
-        "apiVersion": "training.example.com/v1",
-        "kind": "TrainingJob",
+        "apiVersion": API_VERSION,
+        "kind": KIND,
         "name": job_of(number),
         "uid": owner_uid(number),
         "controller": True,
@@ -115,7 +121,7 @@ def _container(number: int) -> Manifest:
         "OMP_NUM_THREADS": "8",
     }
     return {
-        "name": "paddle",
+        "name": MAIN_CONTAINER,
         "image": IMAGE,
         "command": ["python", "-m", "paddle.distributed.launch", "train.py", "--epochs=10"],
         "env": [{"name": name, "value": value} for name, value in variables.items()],

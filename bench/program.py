@@ -84,8 +84,8 @@ async def each(numbers: Iterable[int], deed: Callable[[int], Awaitable[Any]]) ->
             workers.create_task(work())
 
 
-def resident_megabytes() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_megabytes(process: int | str = "self") -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 

@@ -34,6 +34,11 @@ class Range(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def limit(self) -> float | None:
         return self.at_most if self.at_most is not None else self.at_least
 
+    @property
+    def unlimited(self) -> "Range":
+        """The same figure, not to be judged."""
+        return msgspec.structs.replace(self, at_most=None, at_least=None)
+
     def share(self, value: float) -> float | None:
         """Of the budget: what is used of an upper one, what is reached of a lower one."""
         return None if self.limit is None else value / self.limit

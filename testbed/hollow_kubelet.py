@@ -110,8 +110,9 @@ class Kubelet:
         if not pod.finished and not await self._live(pod, node):
             return
         self._forget(pod.uid)
-        if pod.being_deleted and pod.metadata.deletion_grace_period_seconds:
-            # With grace 0, which is what we are about to ask for, only a finalizer still keeps the object.
+        if pod.being_deleted:
+            # Also with grace 0, with which the API server deletes at once: a client that went away in the middle of its
+            # request leaves such a pod behind, and kubelet is who finishes it.
             left = await self._client.delete(PODS, key, uid=pod.uid, grace_seconds=0)
             self.pods.deleted(key, pod.uid, left)
 

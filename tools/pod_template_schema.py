@@ -14,7 +14,7 @@ from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
 
-KEPT_AT = Path("src/paddle_operator/api/pod_template_schema.json")
+KEPT_AT = Path(__file__).parent.parent / "src/paddle_operator/api/pod_template_schema.json"
 DEFINITIONS = "/openapi/v3/api/v1"
 TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"

@@ -76,12 +76,12 @@ The rules about names are written with this in mind, and older API servers do no
 `kubectl apply` keeps a copy in an annotation and stops at 262,144 bytes; three roles each carry the schema of a pod
 template, so the fields inside it have no descriptions here. `kubectl explain pod.spec` has them.
 
-`deploy/v1` is tested on a real API server: every rule, every example, every YAML of the documents. For `deploy/v1beta1`
-there is none: the API was removed in Kubernetes 1.22, and nothing that serves it can be built any more. Its schema is
-tested as part of a v1 definition on the real API server, and its form against the rules that Kubernetes 1.15 had for
-it, as far as we know them. It has no CEL (that came in 1.23), no defaults and no keyed lists: there a number out of
-range, a wrong word and a name of more than {longest} characters are refused by the API server, and the rest is told by
-the operator in a condition.
+`deploy/v1` is tested on a real API server of Kubernetes {kubernetes}: every rule, every example, every YAML of the
+documents. For `deploy/v1beta1` there is none: the API was removed in Kubernetes 1.22, and nothing that serves it can be
+built any more. Its schema is tested as part of a v1 definition on the real API server, and its form against the rules
+that Kubernetes 1.15 had for it, as far as we know them. It has no CEL (that came in 1.23), no defaults and no keyed
+lists: there a number out of range, a wrong word and a name of more than {longest} characters are refused by the API
+server, and the rest is told by the operator in a condition.
 """
 
 
@@ -101,18 +101,13 @@ def reference() -> str:
 
 def table(kind: type[msgspec.Struct]) -> str:
     rows = "\n".join(row(field) for field in fields_of(kind))
-    return (
-        f"### {kind.__name__}\n\n{kind.__doc__}\n\n| field | type | left out | meaning |\n|---|---|---|---|\n{rows}\n"
-    )
+    return f"### {kind.__name__}\n\n{kind.__doc__}\n\n| field | type | meaning |\n|---|---|---|\n{rows}\n"
 
 
 def row(field: Field) -> str:
-    left_out = "must be there" if field.required else default(field.default)
-    return f"| `{field.name}` | {in_words(field.type)} | {left_out} | {field.description} |"
-
-
-def default(value: object) -> str:
-    return f"`{value}`" if isinstance(value, Enum) else ""
+    needed = " (must be there)" if field.required else ""
+    default = f" Left out, it is {field.default}." if isinstance(field.default, Enum) else ""
+    return f"| `{field.name}` | {in_words(field.type)}{needed} | {field.description}{default} |"
 
 
 def in_words(kind: Any) -> str:

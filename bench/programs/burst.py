@@ -3,8 +3,8 @@
 That is how a follower sees a large cluster, whose pods thousands of kubelets report, or the time after a cut.
 """
 
-from bench.etcd import OPERATIONS, Etcd
-from bench.program import Options, run, tell
+from bench.etcd import Etcd
+from bench.program import Options, each, run, tell
 
 
 class Burst(Options, frozen=True, kw_only=True):
@@ -17,8 +17,7 @@ async def burst(asked: Burst) -> None:
     async with Etcd.at(asked.etcd) as etcd:
         stored = await etcd.pods(asked.namespace, asked.pods)
         for _ in range(asked.turns):
-            for first in range(0, asked.pods, OPERATIONS):
-                await etcd.put(stored[first : first + OPERATIONS])
+            await each(range(asked.pods), lambda number: etcd.put(stored[number]))
     tell(events=asked.pods * asked.turns)
 
 

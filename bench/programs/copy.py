@@ -26,7 +26,7 @@ async def copy(asked: Copy) -> None:
             return copy_of(stored[key_of(asked.namespace, original).name], asked.namespace, original, number)
 
         async def put(first: int) -> None:
-            await etcd.put(pod(number) for number in range(first, min(first + OPERATIONS, asked.end)))
+            await etcd.put_at_once(pod(number) for number in range(first, min(first + OPERATIONS, asked.end)))
             if first % TELL_EVERY == 0:
                 tell(pods=first)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from bench.pods import worker
 from bench.program import Options, bare_session, client_of, each, run, tell
-from bench.views import WORKERS
+from paddle_operator.kube.objects import PODS
 
 WARM_UP = 200  # opens the connections
 
@@ -40,7 +40,7 @@ async def ours(asked: Create) -> AsyncIterator[Deed]:
     async with client_of(asked) as client:
 
         async def deed(number: int) -> None:
-            await client.create(WORKERS, manifests[number])
+            await client.create(PODS, manifests[number])
 
         yield deed
 
@@ -49,7 +49,7 @@ async def ours(asked: Create) -> AsyncIterator[Deed]:
 async def bare(asked: Create) -> AsyncIterator[Deed]:
     """From bytes to bytes: what cannot be had for less with aiohttp."""
     bodies = [msgspec.json.encode(worker(asked.namespace, number)) for number in range(WARM_UP + asked.pods)]
-    path = WORKERS.path(namespace=asked.namespace)
+    path = PODS.path(namespace=asked.namespace)
     async with bare_session(asked) as session:
 
         async def deed(number: int) -> None:

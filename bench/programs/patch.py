@@ -7,10 +7,11 @@ from paddle_operator.kube.objects import PODS
 
 class Patch(Options, frozen=True, kw_only=True):
     pods: int
-    turns: int
+    turns: int  # an even number, so that the first of the next run changes something, too
 
 
 async def patch(asked: Patch) -> None:
+    assert asked.turns % 2 == 0, f"{asked.turns} turns are not even"
     async with client_of(asked, "kubelet") as kubelet:
         for turn in range(asked.turns):
 

@@ -6,11 +6,11 @@ import time
 from typing import Literal
 
 from bench.program import Options, bare_session, client_of, peak_megabytes, resident_megabytes, run, tell
-from bench.views import WORKERS, PodView, view_of
 from paddle_operator.kube.client import PAGE_SIZE, Client, Scope
 from paddle_operator.kube.informer import Informer, ListBy
-from paddle_operator.kube.objects import CONFIG_MAPS, Key
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.kube.queue import Lane, Queue
+from paddle_operator.plan.views import PodView, pod_view
 
 
 class Sync(Options, frozen=True, kw_only=True):
@@ -28,14 +28,14 @@ async def sync(asked: Sync) -> None:
 
 
 async def filled(client: Client, asked: Sync) -> None:
-    informer = Informer(client, WORKERS, Scope(asked.namespace), project=view_of, list_by=ListBy(asked.by))
+    informer = Informer(client, PODS, Scope(asked.namespace), project=pod_view, list_by=ListBy(asked.by))
     informer.store.index(lambda pod: (pod.owner_uid,))
-    queue: Queue[Key] = Queue("bench")
+    queue: Queue[str] = Queue("bench")
 
     def hear(old: PodView | None, new: PodView | None, lane: Lane) -> None:
         pod = new or old
         assert pod
-        queue.add(pod.job_key, lane)
+        queue.add(pod.owner_uid, lane)
 
     informer.store.listen(hear)
     gc.collect()
@@ -54,7 +54,7 @@ async def filled(client: Client, asked: Sync) -> None:
 
 async def bare(asked: Sync) -> None:
     """The same pages decoded into the same Structs, and forgotten."""
-    path = WORKERS.path(namespace=asked.namespace)
+    path = PODS.path(namespace=asked.namespace)
     params = {"limit": str(PAGE_SIZE), "continue": ""}
     seen = 0
     async with bare_session(asked) as session:
@@ -63,7 +63,7 @@ async def bare(asked: Sync) -> None:
         began_at, cpu = time.monotonic(), time.process_time()
         while seen == 0 or params["continue"]:
             async with session.get(path, params=params) as reply:
-                page = WORKERS.page.decode(await reply.read())
+                page = PODS.page.decode(await reply.read())
             params["continue"] = page.metadata.continue_
             seen += len(page.items or ())
         cpu, seconds = time.process_time() - cpu, time.monotonic() - began_at

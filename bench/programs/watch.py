@@ -8,12 +8,14 @@ import gc
 import time
 from typing import Literal
 
+import aiohttp
+
 from bench.program import Options, bare_session, client_of, run, tell
-from bench.views import WORKERS, PodView, view_of
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import Added, Deleted, Key, Modified
+from paddle_operator.kube.objects import PODS, Added, Deleted, Modified
 from paddle_operator.kube.queue import Lane, Queue
+from paddle_operator.plan.views import PodView, pod_view
 
 
 class Watch(Options, frozen=True, kw_only=True):
@@ -37,11 +39,11 @@ class Meter:
         self._cpu = time.process_time()
         tell(ready=1)
 
-    def count(self, events: int = 1) -> None:
+    def count(self) -> None:
         if not self._seen:
             self._first_at = time.monotonic()
-        self._seen += events
-        if self._seen >= self._events:
+        self._seen += 1
+        if self._seen == self._events:
             self.finished.set()
 
     def tell(self) -> None:
@@ -53,14 +55,14 @@ async def ours(asked: Watch) -> None:
     """Decode, project, store, index by owner, add the job to the queue; and a worker that takes it from there."""
     meter = Meter(asked.events)
     async with client_of(asked) as client:
-        informer = Informer(client, WORKERS, Scope(asked.namespace), project=view_of)
+        informer = Informer(client, PODS, Scope(asked.namespace), project=pod_view)
         informer.store.index(lambda pod: (pod.owner_uid,))
-        queue: Queue[Key] = Queue("bench")
+        queue: Queue[str] = Queue("bench")
 
         def hear(old: PodView | None, new: PodView | None, lane: Lane) -> None:
             pod = new or old
             assert pod
-            queue.add(pod.job_key, lane)
+            queue.add(pod.owner_uid, lane)
             if lane is Lane.LIVE:
                 meter.count()
 
@@ -75,7 +77,7 @@ async def ours(asked: Watch) -> None:
         await asyncio.wait(tasks)
 
 
-async def take_all(queue: Queue[Key]) -> None:
+async def take_all(queue: Queue[str]) -> None:
     while True:
         queue.done(await queue.take())
 
@@ -83,20 +85,28 @@ async def take_all(queue: Queue[Key]) -> None:
 async def bare(asked: Watch) -> None:
     """Read lines, decode them into the same Structs, and forget them."""
     meter = Meter(asked.events)
-    path = WORKERS.path(namespace=asked.namespace)
+    path = PODS.path(namespace=asked.namespace)
     async with bare_session(asked) as session:
         async with session.get(path, params={"limit": "1"}) as reply:
-            since = WORKERS.page.decode(await reply.read()).metadata.resource_version
-        params = {"watch": "true", "resourceVersion": since}
-        async with session.get(path, params=params) as reply:
-            meter.begin()
-            rest = b""
-            while not meter.finished.is_set():
-                lines, newline, rest = (rest + await reply.content.readany()).rpartition(b"\n")
-                if newline:
-                    changes = WORKERS.change.decode_lines(lines)
-                    meter.count(sum([isinstance(change, Added | Modified | Deleted) for change in changes]))
-        meter.tell()
+            since = PODS.page.decode(await reply.read()).metadata.resource_version
+        meter.begin()
+        while not meter.finished.is_set():  # the server cuts off who is too slow for a while
+            async with session.get(path, params={"watch": "true", "resourceVersion": since}) as reply:
+                since = await read(reply, meter, since)
+    meter.tell()
+
+
+async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
+    """The last version that was seen when the stream ended, or when enough events were."""
+    rest = b""
+    while not meter.finished.is_set() and (chunk := await reply.content.readany()):
+        lines, newline, rest = (rest + chunk).rpartition(b"\n")
+        if newline:
+            for change in PODS.change.decode_lines(lines):
+                assert isinstance(change, Added | Modified | Deleted), change
+                since = change.object.metadata.resource_version
+                meter.count()
+    return since
 
 
 async def watch(asked: Watch) -> None:

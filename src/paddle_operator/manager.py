@@ -6,7 +6,6 @@
 import argparse
 import asyncio
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -95,7 +94,6 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
                 "watches": f"PaddleJobs in {flags.namespace or 'all namespaces'}",
                 "leader_election": flags.leader_elect,
                 "elastic": bool(flags.etcd_server),
-                "process": os.getpid(),
             },
         )
         await run_until_signalled(manager)

@@ -190,15 +190,22 @@ async def test_the_same_news_again_are_one_event_with_a_count_written_every_30_s
     assert re.search(r"\(x6 over .*no room", listed), listed
 
 
-async def test_news_that_come_again_after_a_long_time_are_an_event_of_their_own(desk: Desk) -> None:
+async def test_news_that_come_again_after_a_long_time_are_counted_on(desk: Desk) -> None:
     async with desk.recorder() as recorder:
         recorder.normal(desk.about, "Placed", "a node was found")
         await recorder.flush()
-        await desk.clock.advance(events.SERIES_SECONDS + 1)
+        await desk.clock.advance(3600)
         recorder.normal(desk.about, "Placed", "a node was found")
         await recorder.flush()
-    stored = await desk.client.list_all(EVENTS, Scope(desk.namespace))
-    assert [(event.note, event.count) for event in stored] == [("a node was found", 1)] * 2
+    assert await desk.told() == {"a node was found": 2}
+
+
+async def test_a_process_that_is_started_again_does_not_tell_the_same_twice(desk: Desk) -> None:
+    for _ in range(2):
+        async with desk.recorder() as recorder:
+            recorder.normal(desk.about, "Placed", "a node was found")
+            await recorder.flush()
+    assert await desk.told() == {"a node was found": 1}
 
 
 async def test_a_flush_does_not_wait_until_a_count_is_due(desk: Desk) -> None:
@@ -237,7 +244,7 @@ async def test_an_outage_is_waited_for_and_nothing_is_lost(desk: Desk) -> None:
             recorder.normal(desk.about, "Told", f"note {number}")
         recorder.warning(desk.about, "Told", "again and again")
         await until(lambda: len(desk.proxy.requests) > 10, desk.clock, second=1)
-        await desk.clock.advance(events.SERIES_SECONDS + 1)  # so long that a series would be over
+        await desk.clock.advance(600)
         for _ in range(6):
             recorder.warning(desk.about, "Told", "again and again")
         desk.proxy.heal()

@@ -2,41 +2,66 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from tests.stories.stage import Stage
+from testbed.servers import Server
+from tests.stories.stage import NotingClient, Stage
 
-OPERATOR = "tester-20"  # the operator's name in the audit log
+P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
 
 
-@asynccontextmanager
-async def operator(control_plane: ControlPlane, settings: Settings) -> AsyncIterator[PaddleJobs]:
-    """The operator as its process would run it, without election."""
-    async with Client(control_plane.connection(OPERATOR)) as client:
-        recorder = Recorder(client, reporter="paddle-operator")
-        jobs = PaddleJobs(client, recorder, settings)
-        manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
-        running = asyncio.ensure_future(manager.run())
-        try:
-            yield jobs
-        finally:
-            manager.stop()
-            await running
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden-update", action="store_true", help="write tests/stories/golden/ anew: then read the diff"
+    )
 
 
 @pytest.fixture
-async def stage(control_plane: ControlPlane, paddlejob_crd: None, namespace: str) -> AsyncIterator[Stage]:
+def golden_update(pytestconfig: pytest.Config) -> bool:
+    return bool(pytestconfig.getoption("--golden-update", default=False))
+
+
+@pytest.fixture(scope="session")
+def garbage_collector(control_plane: ControlPlane, paddlejob_crd: None) -> None:
+    """It looks for new kinds only every 30 s, and until then leaves the children of a deleted job alone."""
+    asyncio.run(_restarted(control_plane.controller_manager))
+
+
+async def _restarted(server: Server) -> None:
+    await server.kill()
+    await server.start()
+    server.disturbed = False
+
+
+@pytest.fixture
+def kubelet_speed() -> float:
+    """What kubelet's own pauses are divided by."""
+    return 1.0
+
+
+@pytest.fixture
+async def empty_stage(
+    control_plane: ControlPlane, garbage_collector: None, namespace: str, kubelet_speed: float
+) -> AsyncIterator[Stage]:
+    """Without an operator: who needs one at a certain time enters `stage.operator()`."""
     async with (
         Client(control_plane.connection()) as client,
-        HollowNodes(client, count=4, gpus=8) as nodes,
-        operator(control_plane, Settings(namespace=namespace)),
+        HollowNodes(client, count=4, gpus=8, labels=P100, speed=kubelet_speed) as nodes,
+        Stage(control_plane, client, nodes, namespace).open() as stage,
     ):
-        yield Stage(control_plane, client, nodes, namespace)
+        yield stage
+
+
+@pytest.fixture
+async def operator(empty_stage: Stage) -> AsyncIterator[NotingClient]:
+    async with empty_stage.operator() as client:
+        yield client
+
+
+@pytest.fixture
+async def stage(empty_stage: Stage, operator: NotingClient) -> Stage:
+    return empty_stage

@@ -1,20 +1,27 @@
-"""Where a job's life is played: apply a YAML, let things happen to its pods, wait until something is true."""
+"""Where a job's life is played: apply a YAML, let things happen to its pods, wait until something is true.
+
+Nothing is polled: the stage follows what it waits for. What it tells at one instant is asked of the API server anew.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
+from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Resource
+from paddle_operator.kube.events import Recorder
+from paddle_operator.kube.manager import Manager
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
 from testbed.control_plane import ControlPlane
+from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 
-Manifest = dict[str, Any]
-WITHIN_SECONDS = 30
+OPERATOR = "tester-20"  # the operator's name in the audit log
 
 
 class Whole(Object, frozen=True):
@@ -24,81 +31,240 @@ class Whole(Object, frozen=True):
     status: Any = None
     data: Any = None
     binary_data: Any = None
+
+    @property
+    def phase(self) -> str:
+        return str((self.status or {}).get("phase", ""))
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        """One of its conditions. Raises LookupError."""
+        return next(iter(each for each in (self.status or {}).get("conditions", ()) if each["type"] == kind))
+
+
+class Event(Object, frozen=True):
+    type: str = ""
     reason: str = ""
     note: str = ""
-    type: str = ""
+    regarding: dict[str, Any] | None = None
+    series: dict[str, Any] | None = None
+
+    @property
+    def times(self) -> int:
+        return int((self.series or {}).get("count", 1))
 
 
 WHOLE_JOBS = Resource("apis/batch.paddlepaddle.org/v1", "paddlejobs", Whole)
-WHOLE_EVENTS = Resource("apis/events.k8s.io/v1", "events", Whole)
+WHOLE_PODS = Resource(PODS.prefix, PODS.plural, Whole)
+WHOLE_SERVICES = Resource(SERVICES.prefix, SERVICES.plural, Whole)
+WHOLE_CONFIG_MAPS = Resource(CONFIG_MAPS.prefix, CONFIG_MAPS.plural, Whole)
+WHOLE_EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
 
 
-def whole(kind: Resource[Any]) -> Resource[Whole]:
-    return Resource(kind.prefix, kind.plural, Whole)
+class NotingClient(Client):
+    """The operator's client; it remembers what it created, as written and not as the API server completed it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.created: list[Manifest] = []
+
+    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False) -> T:
+        created = await super().create(kind, manifest, dry_run=dry_run)
+        if kind.plural != "events":
+            self.created.append(manifest)
+        return created
 
 
 class Stage:
+    """One namespace of a real control plane with hollow nodes; the operator is there while `operator` is entered."""
+
     def __init__(self, control_plane: ControlPlane, client: Client, nodes: HollowNodes, namespace: str) -> None:
         self.control_plane = control_plane
         self.client = client
         self.nodes = nodes
         self.namespace = namespace
+        self._scope = Scope(namespace)
+        self._jobs: Followed[Whole]
+        self._pods: Followed[Whole]
+        self._services: Followed[Whole]
+        self._config_maps: Followed[Whole]
+        self._events: Followed[Event]
 
-    async def apply(self, manifest: Manifest | str) -> None:
-        text = manifest if isinstance(manifest, str) else yaml.safe_dump(manifest)
-        await self.control_plane.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=text)
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Stage"]:
+        async with AsyncExitStack() as stack:
+            follow = stack.enter_async_context
+            self._jobs = await follow(followed(self.client, WHOLE_JOBS, self._scope))
+            self._pods = await follow(followed(self.client, WHOLE_PODS, self._scope))
+            self._services = await follow(followed(self.client, WHOLE_SERVICES, self._scope))
+            self._config_maps = await follow(followed(self.client, WHOLE_CONFIG_MAPS, self._scope))
+            self._events = await follow(followed(self.client, WHOLE_EVENTS, self._scope))
+            yield self
+
+    @asynccontextmanager
+    async def operator(self, **settings: Any) -> AsyncIterator[NotingClient]:
+        """The operator as its process would run it, without election; ended as by SIGTERM."""
+        async with NotingClient(self.control_plane.connection(OPERATOR)) as client:
+            recorder = Recorder(client, reporter="paddle-operator")
+            jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings))
+            manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
+            running = asyncio.ensure_future(manager.run())
+            await asyncio.gather(*(informer.wait_synced() for informer in jobs.informers))
+            try:
+                yield client
+            finally:
+                manager.stop()
+                await running
+
+    # What people do
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return await self.control_plane.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
+
+    async def apply(self, manifest: Manifest | str | Path) -> None:
+        match manifest:
+            case Path():
+                await self.kubectl("apply", f"--filename={manifest}")
+            case str():
+                await self.kubectl("apply", "--filename=-", stdin=manifest)
+            case _:
+                await self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(dict(manifest)))
+
+    async def submit(self, *jobs: Manifest) -> None:
+        """The same without a process of kubectl, where it is not kubectl that counts."""
+        for job in jobs:
+            await self.create(WHOLE_JOBS, job)
+
+    async def create(self, kind: Resource[T], manifest: Manifest) -> T:
+        metadata = {**manifest["metadata"], "namespace": self.namespace}
+        return await self.client.create(kind, {**manifest, "metadata": metadata})
+
+    async def delete(self, kind: Resource[Any], name: str) -> None:
+        await self.client.delete(kind, Key(self.namespace, name))
+
+    async def change(self, name: str, spec: Manifest) -> Whole:
+        return await self.client.merge(WHOLE_JOBS, Key(self.namespace, name), {"spec": spec})
+
+    async def exits(self, *pods: str, code: int = 0) -> None:
+        """The programs of these pods of this namespace end now; names are globs."""
+        for pod in pods:
+            await self.nodes.exits(pod, code, namespace=self.namespace)
+
+    # What is true
 
     async def job(self, name: str) -> Whole:
         return await self.client.get(WHOLE_JOBS, Key(self.namespace, name))
 
-    async def until(self, name: str, claim: Callable[[Whole], bool]) -> Whole:
-        """The job as soon as the claim is true of it. Raises TimeoutError with its status."""
-        found: Whole | None = None
-        try:
-            async with asyncio.timeout(WITHIN_SECONDS):
-                while True:
-                    found = await self.job(name)
-                    if claim(found):
-                        return found
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise TimeoutError(f"{name}: {found.status if found else 'not there'}") from None
-
-    async def phase(self, name: str, phase: str) -> Whole:
-        return await self.until(name, lambda job: bool(job.status) and job.status.get("phase") == phase)
-
     async def pods(self) -> dict[str, Whole]:
-        return {pod.key.name: pod for pod in await self.client.list_all(whole(PODS), Scope(self.namespace))}
+        return {pod.key.name: pod for pod in await self.client.list_all(WHOLE_PODS, self._scope)}
 
     async def services(self) -> dict[str, Whole]:
-        return {each.key.name: each for each in await self.client.list_all(whole(SERVICES), Scope(self.namespace))}
+        return {each.key.name: each for each in await self.client.list_all(WHOLE_SERVICES, self._scope)}
 
     async def barrier(self, name: str) -> Whole | None:
         try:
-            return await self.client.get(whole(CONFIG_MAPS), Key(self.namespace, name))
+            return await self.client.get(WHOLE_CONFIG_MAPS, Key(self.namespace, name))
         except NotFound:
             return None
 
-    async def until_pods(self, claim: Callable[[dict[str, Whole]], bool]) -> dict[str, Whole]:
-        pods: dict[str, Whole] = {}
-        try:
-            async with asyncio.timeout(WITHIN_SECONDS):
-                while not claim(pods := await self.pods()):
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            raise TimeoutError(str({name: pod.status for name, pod in pods.items()})) from None
-        return pods
+    async def environments(self, name: str) -> dict[str, dict[str, str]]:
+        """What the containers that train would see, by pod. Raises AssertionError while the barrier is closed."""
+        barrier = await self.barrier(name)
+        assert barrier, f"there is no ConfigMap {name}"
+        return {pod: environment(each, barrier.data) for pod, each in (await self.pods()).items()}
 
-    async def events(self) -> list[tuple[str, str]]:
-        found = await self.client.list_all(WHOLE_EVENTS, Scope(self.namespace))
-        ours = [each for each in found if each.note and not each.key.name.startswith("kube")]
-        return [(each.reason, each.note) for each in ours]
+    async def events(self, name: str) -> list[Event]:
+        """What was told about the job so far."""
+        found = await self.client.list_all(WHOLE_EVENTS, self._scope)
+        return [each for each in found if _is_about(each, name)]
+
+    # Waiting
+
+    async def until(self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = 30.0) -> Whole:
+        """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
+        return await self._jobs.until(name, claim, within_seconds=within_seconds)
+
+    async def phase(self, name: str, phase: str, *, within_seconds: float = 30.0) -> Whole:
+        return await self.until(name, lambda job: job.phase == phase, within_seconds=within_seconds)
+
+    async def runs_in_attempt(self, attempt: int, name: str = "mnist") -> Whole:
+        """The job as soon as it runs and all its pods were replaced so many times."""
+        return await self.until(name, lambda job: job.phase == "Running" and job.status.get("attempt", 0) == attempt)
+
+    async def waits(self, name: str, reason: str) -> Whole:
+        """The job as soon as its condition Running is False for this reason."""
+        return await self.until(name, lambda job: running_because(job) == ("False", reason))
+
+    async def gone(self, name: str) -> None:
+        await self._jobs.until_gone(name)
+
+    async def until_pods(
+        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = 30.0
+    ) -> dict[str, Whole]:
+        """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
+        found: dict[str, Whole] = {}
+
+        def holds() -> bool:
+            found.clear()
+            found.update({pod.key.name: pod for pod in self._pods.store})
+            return claim(found)
+
+        def instead() -> str:
+            return str({name: pod.status for name, pod in found.items()})[:3000]
+
+        await self._pods.until_all(holds, within_seconds=within_seconds, instead=instead)
+        return found
+
+    async def cleaned(self) -> None:
+        """No pod and no Service is left, whoever made them."""
+        await self.until_pods(lambda left: not left)
+        await self._services.until_all(lambda: not len(self._services.store))
+
+    async def opened(self, name: str) -> Whole:
+        """The barrier, as soon as it is there."""
+        return await self._config_maps.until(name)
+
+    async def told(self, name: str, reason: str) -> Event:
+        """The event about the job with this reason, once there is one. Raises AssertionError with what was told."""
+        found: list[Event] = []
+
+        def holds() -> bool:
+            found[:] = [each for each in self._events.store if _is_about(each, name)]
+            return any(each.reason == reason for each in found)
+
+        def instead() -> str:
+            return f"{name} is not told to be {reason}, but {[(each.reason, each.note) for each in found]}"
+
+        await self._events.until_all(holds, instead=instead)
+        return next(each for each in found if each.reason == reason)
+
+    async def told_once(self, name: str, reason: str) -> Event:
+        """The same, and nothing of this reason was told twice."""
+        event = await self.told(name, reason)
+        alike = [each for each in await self.events(name) if each.reason == reason]
+        assert [each.times for each in alike] == [1], [(each.note, each.times) for each in alike]
+        return event
 
 
-def environment(pod: Whole, barrier: Whole) -> dict[str, str]:
-    """What the container named `paddle` would see, as kubelet puts it together."""
-    container = next(each for each in pod.spec["containers"] if each["name"] == "paddle")
-    env: dict[str, str] = dict(barrier.data)
+def _is_about(event: Event, name: str) -> bool:
+    about = event.regarding or {}
+    return (about.get("kind"), about.get("name")) == ("PaddleJob", name)
+
+
+def running_because(job: Whole) -> tuple[str, str]:
+    """Status and reason of the condition Running."""
+    found = [each for each in (job.status or {}).get("conditions", ()) if each["type"] == "Running"]
+    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+
+
+def main_container(pod: Whole) -> dict[str, Any]:
+    containers: list[dict[str, Any]] = pod.spec["containers"]
+    return next((each for each in containers if each["name"] == "paddle"), containers[0])
+
+
+def environment(pod: Whole, barrier: Mapping[str, str]) -> dict[str, str]:
+    """What the container that trains would see, as kubelet puts it together: envFrom first, then env in its order."""
+    container = main_container(pod)
+    env = dict(barrier) if container.get("envFrom") else {}
     for each in container["env"]:
         if "value" in each:
             value = each["value"]
@@ -108,7 +274,3 @@ def environment(pod: Whole, barrier: Whole) -> dict[str, str]:
         elif each["valueFrom"].get("fieldRef", {}).get("fieldPath") == "status.podIP":
             env[each["name"]] = pod.status["podIP"]
     return env
-
-
-def as_json(value: object) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,58 +1,25 @@
 """Whole lives of jobs, as the documents promise them: applied with kubectl, on a real control plane."""
 
 from testbed.hollow_script import exits
-from tests.stories.stage import Stage, environment
-
-WIDE_AND_DEEP = """
-apiVersion: batch.paddlepaddle.org/v1
-kind: PaddleJob
-metadata:
-  name: wide-ande-deep
-spec:
-  withGloo: 1
-  intranet: PodIP
-  cleanPodPolicy: OnCompletion
-  worker:
-    replicas: 2
-    template:
-      spec:
-        containers:
-          - name: paddle
-            image: registry.baidubce.com/paddle-operator/demo-wide-and-deep:v1
-  ps:
-    replicas: 2
-    template:
-      spec:
-        containers:
-          - name: paddle
-            image: registry.baidubce.com/paddle-operator/demo-wide-and-deep:v1
-"""
+from tests.stories.jobs import a_job
+from tests.stories.stage import Stage
 
 
 async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are(stage: Stage) -> None:
-    await stage.apply(WIDE_AND_DEEP)
-    job = await stage.phase("wide-ande-deep", "Running")
+    await stage.apply(a_job("wide", ps=2, workers=2, cleanPodPolicy="OnCompletion"))
+    job = await stage.phase("wide", "Running")
     assert job.status["ready"] == "4/4"
-    pods, barrier = await stage.pods(), await stage.barrier("wide-ande-deep")
-    assert barrier
-    worker = environment(pods["wide-ande-deep-worker-1"], barrier)
-    addresses = [pods[f"wide-ande-deep-ps-{index}"].status["podIP"] for index in range(2)]
-    assert worker["PADDLE_PSERVERS_IP_PORT_LIST"] == f"{addresses[0]}:2379,{addresses[1]}:2379"
-    assert worker["PADDLE_GLOO_HTTP_ENDPOINT"] == f"{addresses[0]}:2397"
-    assert worker["PADDLE_TRAINER_ID"] == "1"
-    for index in range(2):
-        await stage.nodes.exits(f"wide-ande-deep-worker-{index}", 0)
-    job = await stage.phase("wide-ande-deep", "Completed")
+    await stage.exits("wide-worker-*")
+    job = await stage.phase("wide", "Completed")
     assert job.status["ps"]["succeeded"] == 2
-    await stage.until_pods(lambda left: not left)
+    await stage.cleaned()
 
 
 async def test_a_collective_job_fails_with_its_cause_and_what_runs_is_stopped_but_kept(stage: Stage) -> None:
-    await stage.apply(WIDE_AND_DEEP.replace("OnCompletion", "Never").split("  ps:")[0])
-    await stage.phase("wide-ande-deep", "Running")
-    stage.nodes.script("wide-ande-deep-worker-1", exits(139))
-    job = await stage.phase("wide-ande-deep", "Failed")
-    failed = next(each for each in job.status["conditions"] if each["type"] == "Failed")
-    assert failed["message"] == "wide-ande-deep-worker-1 exited 139: it crashed with a segmentation fault"
-    pods = await stage.until_pods(lambda pods: all(pod.status["phase"] == "Failed" for pod in pods.values()))
-    assert pods["wide-ande-deep-worker-0"].status["reason"] == "DeadlineExceeded"
+    await stage.apply(a_job("deep", workers=2, cleanPodPolicy="Never"))
+    await stage.phase("deep", "Running")
+    stage.nodes.script("deep-worker-1", exits(139), namespace=stage.namespace)
+    job = await stage.phase("deep", "Failed")
+    assert job.condition("Failed")["message"] == "deep-worker-1 exited 139: it crashed with a segmentation fault"
+    pods = await stage.until_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
+    assert pods["deep-worker-0"].status["reason"] == "DeadlineExceeded"

@@ -12,10 +12,15 @@ class Reference(Fields, frozen=True, omit_defaults=False):
     """A pod of the job."""
 
     name: str
+    """Its name."""
     namespace: str
+    """The namespace of the job."""
     uid: str
+    """Which of all pods that ever had the name."""
     kind: str = "Pod"
+    """Always Pod."""
     api_version: str = "v1"
+    """Always v1."""
 
 
 class RoleStatus(Fields, frozen=True):

@@ -26,7 +26,7 @@ from paddle_operator.kube.queue import Lane, Queue
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
 from paddle_operator.plan.names import POD_NAME_LABEL, ROLE_LABEL
-from paddle_operator.plan.world import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
+from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
 from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ SMALL = 50  # jobs with more pods are looked at in batches of changes: a pass ov
 PAUSE_PER_POD_SECONDS = 0.0001
 FIRST_RETRY = timedelta(seconds=1)
 LONGEST_RETRY = timedelta(minutes=1)
+NAME_TAKEN = ("NameTaken", "another object has this name: delete it, or rename the job")
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,8 @@ class PaddleJobs:
         self.queue.add(changed.key, lane)
 
     def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, lane: Lane) -> None:
-        changed = new or old
-        assert changed
-        for job in self._job_of_uid[changed.owner_uid]:
+        owners = {each.owner_uid for each in (old, new) if each}  # two, where somebody gave it another
+        for job in (job for uid in owners for job in self._job_of_uid[uid]):
             size = job.spec.total if job.spec else 0
             if size <= SMALL:
                 self.queue.add(job.key, lane)
@@ -117,7 +117,7 @@ class PaddleJobs:
             return None  # owner references take the children along
         memory = self._memory.setdefault(job.uid, Memory())
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
-        self._tell(job, desired.news)
+        await self._tell(job, desired.news)
         await self._write_status(job, desired.status, memory)
         await self._carry_out(job, desired, memory)
         return desired.wake_at
@@ -134,10 +134,11 @@ class PaddleJobs:
         free = self._ports.block_for(job, self.jobs.store)
         return Surroundings(self._settings.etcd, free, memory.status_written_at)
 
-    def _tell(self, job: Job, news: tuple[News, ...]) -> None:
+    async def _tell(self, job: Job, news: tuple[News, ...]) -> None:
+        """Before the status, which says that it has been told: so a crash in between loses no news."""
         about = Reference(API_VERSION, KIND, job.key, job.uid)
         for each in news:
-            (self._recorder.warning if each.warning else self._recorder.normal)(about, each.reason, each.note)
+            await self._recorder.tell(about, each.reason, each.note, warning=each.warning)
 
     async def _write_status(self, job: Job, desired: PaddleJobStatus, memory: Memory) -> None:
         change = difference(msgspec.to_builtins(job.status), msgspec.to_builtins(desired))
@@ -149,7 +150,10 @@ class PaddleJobs:
         memory.status_written_at = self._clock.now()
 
     async def _carry_out(self, job: Job, desired: Plan, memory: Memory) -> None:
-        """Wave after wave; within one, several at a time."""
+        """Wave after wave; within one, several at a time; none where somebody else has a name that is needed."""
+        for kind, key in desired.claims:
+            if not await self._is_free(kind, key, job, memory):
+                return
         for wave in desired.waves:
             turns = asyncio.Semaphore(WRITES_OF_A_JOB)
             async with asyncio.TaskGroup() as group:
@@ -175,9 +179,7 @@ class PaddleJobs:
         except AlreadyExists:
             created = await self._client.get(write.kind, write.key)
             if created.metadata.owner_uid != job.uid:
-                self._refused(
-                    memory, place, "NameTaken", "another object has this name: delete it, or rename the job", job
-                )
+                self._refused(memory, place, *NAME_TAKEN, job)
                 return
         except (Forbidden, Invalid, NotFound) as error:
             reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
@@ -186,6 +188,21 @@ class PaddleJobs:
         memory.refusals.pop(place, None)
         memory.tries.pop(place, None)
         self._informer_of(write.kind).wrote(created)
+
+    async def _is_free(self, kind: Resource[Any], key: Key, job: Job, memory: Memory) -> bool:
+        """Nobody has the name, or the job itself."""
+        place = (kind.plural, key)
+        try:
+            found = await self._client.get(kind, key)
+        except NotFound:
+            memory.refusals.pop(place, None)
+            memory.tries.pop(place, None)
+            return True
+        if found.metadata.owner_uid == job.uid:
+            self._informer_of(kind).wrote(found)
+            return True
+        self._refused(memory, place, *NAME_TAKEN, job)
+        return False
 
     def _refused(self, memory: Memory, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:
         tries = memory.tries[place] = memory.tries.get(place, 0) + 1

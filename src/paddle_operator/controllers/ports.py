@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.plan.network import PORTS_PER_JOB
-from paddle_operator.plan.world import Job
+from paddle_operator.plan.views import Job
 
 
 class PortBlocks:

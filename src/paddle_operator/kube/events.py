@@ -4,6 +4,7 @@ Telling never holds up the work: `normal` and `warning` only note it, `run` send
 """
 
 import asyncio
+import hashlib
 import logging
 import socket
 from collections import OrderedDict
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from paddle_operator.kube import metrics
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.clock import Clock, SystemClock, Timer
+from paddle_operator.kube.clock import Clock, SystemClock, Timer, within
 from paddle_operator.kube.errors import (
     AlreadyExists,
     KubeError,
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 LONGEST_NOTE_BYTES = 1024  # the API server's own limit, and it counts bytes
 MOST_WAITING = 1000
 MOST_REMEMBERED = 4096
-SERIES_SECONDS = 600.0  # news that comes again within this long is the same series
+PATIENCE_SECONDS = 1.0
 RECOUNT_SECONDS = 30.0  # a series is written again at most this often
 
 
@@ -57,8 +58,8 @@ class _Series:
     key: Key  # of the Event object
     count: int = 1
     told: int = 0  # how many of them the server knows
-    last_at: float = 0.0
     told_at: float = field(default=float("-inf"))
+    sending: bool = False
 
 
 class Recorder:
@@ -75,20 +76,32 @@ class Recorder:
         self._flushing = False
 
     def normal(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._tell(_News(regarding, "Normal", reason, _cut(note), action))
+        self._note(_News(regarding, "Normal", reason, _cut(note), action))
 
     def warning(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._tell(_News(regarding, "Warning", reason, _cut(note), action))
+        self._note(_News(regarding, "Warning", reason, _cut(note), action))
 
-    def _tell(self, news: _News) -> None:
-        now = self._clock.monotonic()
+    async def tell(self, regarding: Reference, reason: str, note: str, *, warning: bool = False) -> None:
+        """Return when the server has the news, so that what is written next cannot outlive it in a crash.
+
+        A server that does not take it within a second is not waited for: `run` goes on trying.
+        """
+        news = _News(regarding, "Warning" if warning else "Normal", reason, _cut(note), "Reconcile")
+        self._note(news)
+        series = self._series[news]
+        if series.told or series.sending:
+            return  # it is known already; the count follows
+        try:
+            await within(self._clock, PATIENCE_SECONDS, self._send(news, series))
+        except (KubeError, TimeoutError) as error:
+            log.debug("could not send an event at once", extra={"why": str(error) or "no answer"})
+
+    def _note(self, news: _News) -> None:
         series = self._series.get(news)
-        is_old = series is not None and now - series.last_at > SERIES_SECONDS
-        if series is None or (is_old and news not in self._untold):  # what an outage held back is not forgotten
-            self._series[news] = series = _Series(self._event_key(news))
+        if series is None:
+            self._series[news] = _Series(_event_key(news))
         else:
             series.count += 1
-        series.last_at = now
         self._series.move_to_end(news)
         self._untold[news] = None
         self._bound()
@@ -105,12 +118,6 @@ class Recorder:
     def _drop(self, news: _News) -> None:
         del self._untold[news]
         metrics.count_dropped_event()
-
-    def _event_key(self, news: _News) -> Key:
-        about = news.regarding.key
-        moment = int(self._clock.now().timestamp() * 1e9)
-        stem = about.name[:200].rstrip("-.")  # a name of Kubernetes has no part that ends with a dash
-        return Key(about.namespace or "default", f"{stem}.{moment:x}{hash(news) & 0xFFFF:04x}")
 
     async def run(self) -> None:
         """Send what is told until cancelled; an unreachable server is waited for."""
@@ -151,6 +158,8 @@ class Recorder:
                 if news not in self._untold:  # dropped while another one was on its way
                     continue
                 series = self._series[news]
+                if series.sending:
+                    continue
                 due_at = series.told_at + RECOUNT_SECONDS
                 if due_at > self._clock.monotonic() and not self._flushing:
                     next_at = due_at if next_at is None else min(next_at, due_at)
@@ -160,7 +169,7 @@ class Recorder:
 
     async def _send(self, news: _News, series: _Series) -> None:
         """Write one Event; one that the server refuses for good is let go, it is only news."""
-        count = series.count
+        count, series.sending = series.count, True
         try:
             await (self._recount(news, series) if series.told else self._create(news, series))
             series.told = count
@@ -170,6 +179,8 @@ class Recorder:
             raise
         except Refused as error:
             log.debug("the server does not want this event", extra={"key": str(news.regarding.key), "why": str(error)})
+        finally:
+            series.sending = False
         series.told_at = self._clock.monotonic()
         if series.count == count:
             self._untold.pop(news, None)
@@ -177,7 +188,7 @@ class Recorder:
     async def _create(self, news: _News, series: _Series) -> None:
         try:
             await self._client.create(EVENTS, self._manifest(news, series))
-        except AlreadyExists:  # ours: the answer to an earlier try was lost
+        except AlreadyExists:  # the answer to an earlier try was lost, or an earlier process told it
             if series.count > 1:
                 await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
 
@@ -185,7 +196,7 @@ class Recorder:
         try:
             await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
         except NotFound:  # the server keeps events for an hour
-            series.key, series.told = self._event_key(news), 0
+            series.told = 0
             await self._create(news, series)
 
     def _count_of(self, series: _Series) -> Manifest:
@@ -218,6 +229,14 @@ class Recorder:
 
     def _micro_time(self) -> str:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _event_key(news: _News) -> Key:
+    """The same news has the same name: a process that is started again after a crash does not tell it twice."""
+    about = news.regarding.key
+    text = "\n".join((news.regarding.uid, news.type, news.reason, news.action, news.note))
+    stem = about.name[:200].rstrip("-.")  # a name of Kubernetes has no part that ends with a dash
+    return Key(about.namespace or "default", f"{stem}.{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
 def _cut(note: str) -> str:

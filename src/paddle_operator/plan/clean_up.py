@@ -4,12 +4,12 @@ A pod that is kept and still runs gets a deadline of one second: kubelet ends it
 log stay. So no pod of a finished job goes on holding a GPU.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from paddle_operator.api.paddlejob import PaddleJobSpec
 from paddle_operator.kube.objects import PODS, SERVICES
 from paddle_operator.plan.names import JOB_UID_LABEL
-from paddle_operator.plan.world import Children, Job, PodView
+from paddle_operator.plan.views import Children, Job, PodView
 from paddle_operator.plan.writes import Delete, DeleteAll, Patch, Write
 
 FEW = 2  # deleted one by one; more of them in one request
@@ -17,20 +17,28 @@ FEW = 2  # deleted one by one; more of them in one request
 
 def clean_up(job: Job, spec: PaddleJobSpec, children: Children, phase: str) -> Iterator[Write]:
     if spec.cleans(phase):
-        yield from _removed(job, [pod for pod in children.pods if not pod.terminating])
+        yield from removed(job, children.pods)
         yield from (Delete(SERVICES, each.key, each.uid) for each in children.services if not each.terminating)
     else:
         yield from _stopped(children.pods)
 
 
-def _removed(job: Job, pods: list[PodView]) -> Iterator[Write]:
-    if len(pods) > FEW and all(pod.ours for pod in pods):
+def removed(job: Job, pods: Iterable[PodView]) -> Iterator[Write]:
+    """All pods of a job, the highest index first where they go one by one."""
+    there = [pod for pod in pods if not pod.terminating]
+    if len(there) > FEW and all(pod.ours for pod in there):
         yield DeleteAll(PODS, job.key.namespace, f"{JOB_UID_LABEL}={job.uid}")
     else:
-        yield from (Delete(PODS, pod.key, pod.uid) for pod in pods)
+        yield from one_by_one(there)
 
 
-def _stopped(pods: tuple[PodView, ...]) -> Iterator[Write]:
+def one_by_one(pods: Iterable[PodView]) -> Iterator[Write]:
+    for pod in sorted(pods, key=lambda pod: (len(pod.name), pod.name), reverse=True):
+        if not pod.terminating:
+            yield Delete(PODS, pod.key, pod.uid)
+
+
+def _stopped(pods: Iterable[PodView]) -> Iterator[Write]:
     for pod in pods:
         if pod.finished or pod.terminating:
             continue

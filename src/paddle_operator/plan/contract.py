@@ -4,13 +4,14 @@ Both sets together were seen to train with plain Python and with launch, 2.6 to 
 all pods share is in the job's ConfigMap, the barrier; what differs from pod to pod is in the pod.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paddle_operator.api.paddlejob import Intranet, Mode, Role
-from paddle_operator.plan.network import PORTS_PER_JOB, Ports, address_of, ports_of, service_address
-from paddle_operator.plan.world import Job, World
+from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role
+from paddle_operator.plan.network import PORTS_PER_JOB, Endpoints, ports_of, service_address
+from paddle_operator.plan.template import host_aliases
+from paddle_operator.plan.views import Job
+from paddle_operator.plan.world import World
 
 LONGEST_VARIABLE = 131_072  # Linux takes no single `NAME=value` longer than this
 LOG_DIRECTORY = "/tmp/paddle-log"  # noqa: S108  # the working directory of an image is often not writable
@@ -22,8 +23,11 @@ RENDEZVOUS = frozenset(
         "PADDLE_TRAINER_ID",
         "PADDLE_TRAINERS_NUM",
         "PADDLE_TRAINER_ENDPOINTS",
+        "PADDLE_TRAINERS_ENDPOINTS",
+        "DISTRIBUTED_TRAINER_ENDPOINTS",
         "PADDLE_CURRENT_ENDPOINT",
         "PADDLE_PSERVERS_IP_PORT_LIST",
+        "PADDLE_SERVERS_ENDPOINTS",
         "PADDLE_PORT",
         "PADDLE_MASTER",
         "PADDLE_NNODES",
@@ -41,80 +45,82 @@ class Contract:
     """What the barrier holds; `left_out` names lists that were too long for the environment."""
 
     variables: Mapping[str, str]
+    digest: str
     hosts: str = ""  # the text of /etc/hosts for pods on the host network
     left_out: tuple[str, ...] = ()
 
-    @property
-    def digest(self) -> str:
-        text = "\n".join(f"{name}={value}" for name, value in sorted(self.variables.items())) + self.hosts
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-
-def contract(world: World) -> Contract | None:
-    """What all pods share, or None as long as an address is not known."""
-    addresses: dict[Role, list[str]] = {}
-    for role, wanted in world.spec.roles.items():
-        for index in range(wanted.replicas):
-            pod = world.by_place.get((role, index))
-            address = address_of(world.job, role, index, pod) if pod else None
-            if address is None:
-                return None
-            addresses.setdefault(role, []).append(address)
-    variables, left_out = _bounded(_shared(world, addresses, ports_of(world.job)))
+def contract(world: World, known: Endpoints) -> Contract:
+    """What all pods share."""
+    variables, left_out = _bounded(_shared(world.spec, known))
     hosts = _hosts(world) if world.spec.intranet is Intranet.HOST else ""
-    return Contract(variables, hosts, left_out)
+    return Contract(variables, known.digest, hosts, left_out)
 
 
-def _shared(world: World, addresses: Mapping[Role, list[str]], ports: Ports) -> dict[str, str]:
-    spec = world.spec
-    variables = {"TRAINER_PORTS_NUM": str(PORTS_PER_JOB), "PADDLE_PORT": str(ports.worker)}
-    endpoints = {role: _endpoints(hosts, ports.of(role)) for role, hosts in addresses.items()}
-    if workers := addresses.get(Role.WORKER):
-        variables |= {
-            "PADDLE_TRAINER_ENDPOINTS": endpoints[Role.WORKER],
-            "PADDLE_TRAINERS": ",".join(workers),
-            "PADDLE_TRAINERS_NUM": str(len(workers)),
-        }
-        if spec.mode is not Mode.PS:
-            variables |= {"PADDLE_MASTER": f"{workers[0]}:{ports.worker}", "PADDLE_NNODES": str(len(workers))}
-    if heter := endpoints.get(Role.HETER):
+def _shared(spec: PaddleJobSpec, known: Endpoints) -> dict[str, str]:
+    variables = {"TRAINER_PORTS_NUM": str(PORTS_PER_JOB), "PADDLE_PORT": str(known.ports.worker)}
+    if spec.worker:
+        variables |= _workers(spec.mode, known)
+    if spec.heter:
+        heter = known.of(Role.HETER)
         variables |= {  # the first is the Go operator's name, which no Paddle reads; the others are Paddle's
             "PADDLE_HETER_ENDPOINTS": heter,
             "PADDLE_HETER_TRAINER_IP_PORT_LIST": heter,
             "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST": heter,
         }
-    if servers := addresses.get(Role.PS):
-        variables |= {
-            "PADDLE_PSERVERS_IP_PORT_LIST": endpoints[Role.PS],
-            "PADDLE_SERVERS_ENDPOINTS": endpoints[Role.PS],  # these three let launch run parameter servers, too
-            "PADDLE_TRAINERS_ENDPOINTS": endpoints.get(Role.WORKER, ""),
-            "PADDLE_GLOO_PORT": str(ports.gloo),
-            "FLAGS_enable_pir_api": "0",  # 3.0.0 cannot train with parameter servers otherwise
-        }
-        if spec.gloo:
-            variables |= {
-                "PADDLE_WITH_GLOO": str(spec.gloo),
-                "PADDLE_GLOO_RENDEZVOUS": "3",
-                "PADDLE_GLOO_HTTP_ENDPOINT": f"{servers[0]}:{ports.gloo}",
-            }
+    if spec.ps:
+        variables |= _servers(spec, known)
     return variables
 
 
-def _endpoints(hosts: list[str], port: int) -> str:
-    return ",".join(f"{host}:{port}" for host in hosts)
+def _workers(mode: Mode, known: Endpoints) -> dict[str, str]:
+    """A single worker gets the same as many: lists of one, and itself as the master."""
+    hosts = known.hosts[Role.WORKER]
+    variables = {
+        "PADDLE_TRAINER_ENDPOINTS": known.of(Role.WORKER),
+        "PADDLE_TRAINERS": ",".join(hosts),
+        "PADDLE_TRAINERS_NUM": str(len(hosts)),
+    }
+    if mode is Mode.PS:
+        return variables
+    return variables | {"PADDLE_MASTER": f"{hosts[0]}:{known.ports.worker}", "PADDLE_NNODES": str(len(hosts))}
+
+
+def _servers(spec: PaddleJobSpec, known: Endpoints) -> dict[str, str]:
+    variables = {
+        "PADDLE_PSERVERS_IP_PORT_LIST": known.of(Role.PS),
+        "PADDLE_SERVERS_ENDPOINTS": known.of(Role.PS),  # these let launch run parameter servers, too
+        **({"PADDLE_TRAINERS_ENDPOINTS": known.of(Role.WORKER)} if spec.worker else {}),
+        "PADDLE_GLOO_PORT": str(known.ports.gloo),
+        "FLAGS_enable_pir_api": "0",  # 3.0.0 cannot train with parameter servers otherwise
+    }
+    if spec.gloo:
+        variables |= {
+            "PADDLE_WITH_GLOO": str(spec.gloo),
+            "PADDLE_GLOO_RENDEZVOUS": "3",
+            "PADDLE_GLOO_HTTP_ENDPOINT": f"{known.hosts[Role.PS][0]}:{known.ports.gloo}",
+        }
+    return variables
 
 
 def _bounded(variables: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Without the lists that are too long for the environment: launch needs only its master then."""
-    too_long = tuple(name for name, value in variables.items() if len(name) + len(value) + 2 > LONGEST_VARIABLE)
+    ends = len("=\0")
+    too_long = tuple(name for name, value in variables.items() if len(name) + len(value) + ends > LONGEST_VARIABLE)
     return {name: value for name, value in variables.items() if name not in too_long}, too_long
 
 
 def _hosts(world: World) -> str:
     """Gloo takes the address that its node's name resolves to, which on many nodes is 127.0.1.1 or none."""
     nodes = sorted({(pod.node_address, pod.node) for pod in world.pods() if pod.node})
-    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
-    return "\n".join(lines + [f"{address} {node}" for address, node in nodes]) + "\n"
+    aliases = [line for wanted in world.spec.roles.values() for line in host_aliases(wanted)]
+    lines = [
+        "127.0.0.1 localhost",
+        "::1 localhost ip6-localhost ip6-loopback",
+        *(f"{address} {node}" for address, node in nodes),
+        *dict.fromkeys(aliases),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: str) -> list[dict[str, object]]:
@@ -133,7 +139,7 @@ def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: 
     values |= {"PADDLE_JOB_ID": job.uid, "PYTHONUNBUFFERED": "1", "PADDLE_LOG_DIR": LOG_DIRECTORY}
     if spec.is_elastic:
         values |= _elastic(job, etcd)
-    elif spec.mode is not Mode.PS:
+    elif role is Role.WORKER and spec.mode is not Mode.PS:
         values |= {"PADDLE_RANK": str(index), "PADDLE_CURRENT_ENDPOINT": f"$(POD_IP):{port}"}
     if spec.mode is not Mode.PS and not accelerated:
         values["PADDLE_DISTRI_BACKEND"] = "gloo"  # on a GPU it would keep the ranks from using NCCL

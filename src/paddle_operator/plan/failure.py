@@ -4,10 +4,9 @@ When one rank of a collective dies, its peers abort within half a second: 134 un
 are victims, and blamed only where nobody else failed.
 """
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from paddle_operator.plan.world import PodView
+from paddle_operator.plan.views import PodView
 
 VICTIM_CODES = frozenset({134, 250})
 PATIENCE = timedelta(seconds=5)  # the cause's status comes from another kubelet and may come later than its victims'
@@ -32,11 +31,13 @@ _MEANING_OF_REASON = {
     "DeadlineExceeded": "it ran into its own activeDeadlineSeconds",
     "ContainerCannotRun": "its container cannot be run: check command and image",
     "StartError": "its container cannot be started: check command and image",
+    "NodeShutdown": "its node was shut down",
+    "PreemptionByScheduler": "a pod of a higher priority took its place",
+    "DeletionByTaintManager": "its node was given a taint that it does not tolerate",
+    "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
+    "TerminationByKubelet": "its node was short of something, or shut down",
+    "DeletionByPodGC": "its node is gone",
 }
-
-
-def failed_pods(pods: Iterable[PodView]) -> list[PodView]:
-    return [pod for pod in pods if pod.phase == "Failed"]
 
 
 def is_victim(pod: PodView) -> bool:
@@ -52,10 +53,8 @@ def _finished(pod: PodView) -> float:
     return pod.finished_at.timestamp() if pod.finished_at else float("inf")
 
 
-def cause_may_still_come(failed: list[PodView], now: datetime) -> datetime | None:
+def waits_for_cause(failed: list[PodView], now: datetime) -> datetime | None:
     """Until when to wait for somebody to blame, where only victims are known so far."""
-    if not all(is_victim(pod) for pod in failed):
-        return None
     first = min((pod.finished_at for pod in failed if pod.finished_at), default=None)
     until = first + PATIENCE if first else None
     return until if until and now < until else None
@@ -63,10 +62,11 @@ def cause_may_still_come(failed: list[PodView], now: datetime) -> datetime | Non
 
 def told(pod: PodView) -> str:
     """`mnist-worker-1 exited 137 (OOMKilled): it used more memory than its limit allows`."""
-    reason = pod.disruption or pod.exit_reason
+    who = f"{pod.name} (container {pod.failed_container})" if pod.failed_container else pod.name
+    reason = pod.exit_reason if pod.exit_reason not in ("Error", "Completed") else ""
     meaning = _MEANING_OF_REASON.get(reason)
     if pod.exit_code is None:
-        return f"{pod.name} failed ({reason or 'no reason given'})" + (f": {meaning}" if meaning else "")
-    name = f" ({reason})" if reason not in ("", "Error", "Completed") else ""
+        return f"{who} failed ({reason or 'no reason given'})" + (f": {meaning}" if meaning else "")
+    name = f" ({reason})" if reason else ""
     meaning = meaning or _MEANINGS.get(pod.exit_code) or "the program chose this code: its log has the reason"
-    return f"{pod.name} exited {pod.exit_code}{name}: {meaning}"
+    return f"{who} exited {pod.exit_code}{name}: {meaning}"

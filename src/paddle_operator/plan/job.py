@@ -1,37 +1,54 @@
 """Decide everything about one job at one instant. Read top to bottom, this is the specification."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
 
-from paddle_operator.api.paddlejob import CleanPodPolicy, Condition, Intranet, PaddleJobSpec, PaddleJobStatus, Phase
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.api.paddlejob import (
+    CleanPodPolicy,
+    Condition,
+    Intranet,
+    PaddleJobStatus,
+    Phase,
+    RoleStatus,
+)
 from paddle_operator.plan.clean_up import clean_up
 from paddle_operator.plan.contract import Contract, contract
-from paddle_operator.plan.failure import cause_may_still_come, cause_of, failed_pods, told
-from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key
-from paddle_operator.plan.network import service
-from paddle_operator.plan.pods import PodMaker, config_map, overridden, replicas_text
+from paddle_operator.plan.difference import (
+    awakened,
+    barrier,
+    barrier_is_refused,
+    claims,
+    missing_pods,
+    missing_services,
+    superfluous,
+    waves,
+    without_finalizer,
+)
+from paddle_operator.plan.failure import cause_of, is_victim, told, waits_for_cause
+from paddle_operator.plan.names import pod_name
+from paddle_operator.plan.network import Endpoints, endpoints_of
+from paddle_operator.plan.pods import replicas_text
+from paddle_operator.plan.risks import risks
 from paddle_operator.plan.status import (
     ACCEPTED,
     COMPLETED,
     FAILED,
-    HELD_BACK,
     ON_ITS_WAY,
-    RENDEZVOUS,
     RUNNING,
+    Obstacle,
     base,
     condition,
     observed,
     with_conditions,
+    with_counts,
 )
-from paddle_operator.plan.world import Children, Job, PodView, World
-from paddle_operator.plan.writes import Create, Delete, News, Patch, Plan, Write
+from paddle_operator.plan.views import Children, Job, PodView
+from paddle_operator.plan.world import World
+from paddle_operator.plan.writes import News, Plan
 
-MOST_AT_ONCE = 500  # pods that one pass makes: a job of 5,000 takes ten, and its manifests never fill the memory
 COUNTERS_EVERY = timedelta(seconds=1)
 
 
@@ -51,23 +68,23 @@ def plan(job: Job, children: Children, now: datetime, around: Surroundings | Non
         return leave(job)
     if job.spec is None:
         return refuse(job, now)
-    spec = job.spec
+    spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
-        return Plan(job.status, waves(clean_up(job, spec, children, job.status.phase)))
-    if spec.intranet is Intranet.HOST and job.status.host_port is None:
-        return take_ports(job, spec, around, now)
-    if spec.is_elastic and not around.etcd:
-        return wait_for_etcd(job, now)
+        return Plan(job.status, waves(without_finalizer(job), clean_up(job, spec, children, job.status.phase)))
+    if spec.intranet is Intranet.HOST and job.status.host_port is None and around.free_port is not None:
+        return take_ports(job, around.free_port)
     world = World(job, spec, children)
-    if failed := failed_pods(world.pods()):
-        until = cause_may_still_come(failed, now)
-        return fail(world, cause_of(failed), now) if until is None else Plan(world.job.status, wake_at=until)
-    deciders = world.deciders
-    if world.complete and all(pod.phase == "Succeeded" for pod in deciders):
+    if world.succeeded:  # whatever has become of the servers meanwhile
         return complete(world, now)
-    if reason := stale(world):
+    if any(not is_victim(pod) for pod in world.failed):
+        return fail(world, now)
+    known = endpoints_of(world)
+    if reason := stale(world, known):  # also of victims: the pod that vanished is what they died of
         return restart(world, reason, now)
-    return coalesced(run(world, around, now), job, now, around)
+    if world.failed:
+        until = waits_for_cause(world.failed, now)
+        return Plan(job.status, wake_at=until) if until else fail(world, now)
+    return coalesced(run(world, known, around, now), job, now, around)
 
 
 def leave(job: Job) -> Plan:
@@ -77,67 +94,59 @@ def leave(job: Job) -> Plan:
 
 
 def refuse(job: Job, now: datetime) -> Plan:
-    """Stored before there were rules: say what is wrong, touch nothing."""
-    message = "; ".join(job.problems)
-    accepted = condition(job, ACCEPTED, False, "SpecInvalid", message, now)
+    """Stored before there were rules: say what is wrong, touch no child; without the finalizer it can be deleted."""
+    accepted = condition(job, ACCEPTED, False, "SpecInvalid", "; ".join(job.problems), now)
     status = msgspec.structs.replace(
         job.status,
         phase=job.status.phase or Phase.PENDING,
         observed_generation=job.metadata.generation,
         conditions=with_conditions(job.status.conditions, accepted),
     )
-    return Plan(status, news=told_if_new(job, accepted, warning=True))
+    return Plan(status, waves(without_finalizer(job)), told_if_new(job, accepted, warning=True))
 
 
-def take_ports(job: Job, spec: PaddleJobSpec, around: Surroundings, now: datetime) -> Plan:
+def take_ports(job: Job, first: int) -> Plan:
     """A block of ports of its own, remembered on the job before the first pod names one."""
-    if around.free_port is None:
-        return waiting(job, "NoFreePorts", "every block of --port-range is taken by a live job: widen the range", now)
-    return Plan(msgspec.structs.replace(job.status, host_port=around.free_port, mode=spec.mode))
-
-
-def wait_for_etcd(job: Job, now: datetime) -> Plan:
-    message = "spec.elastic needs an etcd: start the operator with --etcd-server=host:port, or remove spec.elastic"
-    return waiting(job, "NoEtcd", message, now)
-
-
-def waiting(job: Job, reason: str, message: str, now: datetime) -> Plan:
-    held = condition(job, RUNNING, False, reason, message, now)
-    status = msgspec.structs.replace(
-        job.status,
-        phase=Phase.PENDING,
-        observed_generation=job.metadata.generation,
-        conditions=with_conditions(job.status.conditions, held),
-    )
-    return Plan(status, news=told_if_new(job, held, warning=True))
-
-
-def fail(world: World, cause: PodView, now: datetime) -> Plan:
-    message = told(cause)
-    return finish(world, Phase.FAILED, condition(world.job, FAILED, True, "PodFailed", message, now), base(world), now)
+    return Plan(msgspec.structs.replace(job.status, host_port=first))
 
 
 def complete(world: World, now: datetime) -> Plan:
-    """Parameter servers never exit by themselves: when the workers are done, so are they, and that is success."""
-    status = base(world)
-    if servers := status.ps:
-        done = msgspec.structs.replace(servers, succeeded=servers.replicas, running=0, starting=0, pending=0, unknown=0)
-        status = msgspec.structs.replace(status, ps=done, ready=f"{world.spec.total}/{world.spec.total}")
-    status = msgspec.structs.replace(status, start_time=status.start_time or now)  # so short that we never saw it run
-    succeeded = f"all {len(world.deciders)} {'workers' if world.spec.worker else 'pods'} have succeeded"
-    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
+    """Parameter servers never exit by themselves: when the workers are done, so is everybody, and that is success."""
+    status = base(world, now)
+    done = {
+        role: RoleStatus(replicas=len(seats), succeeded=len(seats), refs=status.roles[role].refs)
+        for role, seats in world.seats.items()
+    }
+    ended_at = end_of([pod for role in world.deciders for pod in world.pods(role)], status, now)
+    status = msgspec.structs.replace(
+        with_counts(world, done, status),
+        start_time=status.start_time or ended_at,  # so short that we never saw it run
+        completion_time=ended_at,
+    )
+    succeeded = (
+        f"all {sum(len(world.seats[role]) for role in world.deciders)} {'workers' if world.spec.worker else 'pods'}"
+    )
+    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", f"{succeeded} have succeeded", now)
     return finish(world, Phase.COMPLETED, ended, status, now)
+
+
+def fail(world: World, now: datetime) -> Plan:
+    cause = cause_of(world.failed)
+    status = base(world, now)
+    status = msgspec.structs.replace(status, completion_time=end_of([cause], status, now))
+    return finish(world, Phase.FAILED, condition(world.job, FAILED, True, "PodFailed", told(cause), now), status, now)
+
+
+def end_of(pods: Iterable[PodView], status: PaddleJobStatus, now: datetime) -> datetime:
+    """When the last of these pods ended, by the clocks of their nodes; not after now, and not before the start."""
+    last = min(max((pod.finished_at for pod in pods if pod.finished_at), default=now), now)
+    return max(last, status.start_time or last)
 
 
 def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus, now: datetime) -> Plan:
     job = world.job
     stopped = condition(job, RUNNING, False, str(phase), ended.message, now)
-    status = msgspec.structs.replace(
-        status,
-        phase=phase,
-        completion_time=now,
-        conditions=with_conditions(status.conditions, ended, stopped),
-    )
+    status = msgspec.structs.replace(status, phase=phase, conditions=with_conditions(status.conditions, ended, stopped))
     writes = tuple(clean_up(job, world.spec, world.children, phase))
     news = [News(str(phase), ended.message, warning=phase is Phase.FAILED)]
     if writes:
@@ -147,143 +156,81 @@ def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus
     return Plan(status, waves(writes), tuple(news))
 
 
-def stale(world: World) -> str | None:
+def stale(world: World, known: Endpoints | None) -> str | None:
     """Why the pods that run can no longer find each other; containers read their addresses once, at the start."""
-    barrier, job = world.barrier, world.job
-    if world.spec.is_elastic or barrier is None or not world.released:
+    if world.spec.is_elastic or not world.released:
         return None
-    if barrier.replicas and barrier.replicas != replicas_text(job):
-        return f"replicas changed from {barrier.replicas} to {replicas_text(job)}"
+    written = world.barrier.replicas if world.barrier else ""
+    if written and written != replicas_text(world.spec):
+        return f"replicas changed from {written} to {replicas_text(world.spec)}"
+    if not written and any(pod.name not in world.places for pod in world.leftovers):  # the Go operator noted no number
+        return f"replicas changed to {replicas_text(world.spec)}"
     if world.missing:
         role, index = world.missing[0]
         more = f" and {len(world.missing) - 1} more" if len(world.missing) > 1 else ""
-        return f"{pod_key(job.key, role, index).name}{more} vanished"
-    if barrier.contract:
-        now_known = shared_by(world)
-        if now_known and now_known.digest != barrier.contract:
-            return "a pod has another address than at the start"
+        return f"{pod_name(world.job.key, role, index)}{more} vanished"
+    if world.barrier and world.barrier.contract and known and known.digest != world.barrier.contract:
+        return "a pod has another address than at the start"
     return None
-
-
-def shared_by(world: World) -> Contract | None:
-    """What the barrier is to hold; None while an address is missing, and always for elastic jobs, which have none."""
-    return None if world.spec.is_elastic or world.missing else contract(world)
 
 
 def restart(world: World, reason: str, now: datetime) -> Plan:
     """A new attempt: all pods are replaced, so that all ranks agree. The next pass does it; this one writes it down."""
-    status = base(world)
+    nobody = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
     message = f"{reason}: all pods are replaced, so that all ranks agree"
     held = condition(world.job, RUNNING, False, "Restarting", message, now)
     status = msgspec.structs.replace(
-        status,
+        nobody,
         phase=Phase.RESTARTING,
-        attempt=status.attempt + 1,
-        conditions=with_conditions(status.conditions, held),
+        attempt=nobody.attempt + 1,
+        conditions=with_conditions(nobody.conditions, held),
     )
     return Plan(status, news=(News("Restarting", message, warning=True),))
 
 
-def run(world: World, around: Surroundings, now: datetime) -> Plan:
+def run(world: World, known: Endpoints | None, around: Surroundings, now: datetime) -> Plan:
     """Nearer to what is wanted: away with what is in the way, make what is missing, open the barrier."""
-    status = observed(world, now)
+    job, lack = world.job, lacking(world, around)
+    found = list(risks(world, now))
+    status = observed(world, lack, now)
+    status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
     running = next(each for each in status.conditions if each.type == RUNNING)
-    news = [*told_if_new(world.job, running, warning=running.reason not in ON_ITS_WAY)]
-    if risk := at_risk(world, now):
-        status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, risk))
-        news += told_if_new(world.job, risk, warning=True)
-    first = [*without_finalizer(world.job), *superfluous(world)]
-    refused = [each.retry_at for each in world.children.refusals if each.retry_at > now]
+    news = [*told_if_new(job, running, warning=running.reason not in ON_ITS_WAY)]
+    news += [each for risk in found if risk.status == "True" for each in told_if_new(job, risk, warning=True)]
+    first = [*without_finalizer(job), *superfluous(world)]
     if world.barrier and not world.released:
         return Plan(status, waves(first), tuple(news))  # containers must not start with the addresses of before
-    steps = [first, *missing(world, around, now)]
-    shared = shared_by(world)
-    if shared is not None:
-        steps += opening(world, shared)
-        news += left_out(world, shared)
-    return Plan(status, waves(*steps), tuple(news), min(refused, default=None))
+    pods = [] if lack or barrier_is_refused(world, now) else list(missing_pods(world, around.etcd, now))
+    steps = [first, missing_services(world, now), *pods]
+    if known and world.barrier is None:
+        shared = contract(world, known)
+        opened = barrier(world, shared, now)
+        steps += [opened, awakened(world, known.digest) if opened else []]
+        news += left_out(shared) if opened else []
+    elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
+        steps.append(awakened(world, known.digest))
+    wake_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
+    return Plan(status, waves(*steps), tuple(news), wake_at, claims(world, pods))
 
 
-def superfluous(world: World) -> Iterable[Write]:
-    """Pods of an earlier attempt or beyond the wanted number, the highest first; the barrier that belongs to them."""
-    if world.barrier and not world.released and not world.barrier.terminating:
-        yield Delete(CONFIG_MAPS, world.barrier.key, world.barrier.uid)
-    for pod in sorted(world.leftovers, key=lambda pod: (len(pod.name), pod.name), reverse=True):
-        if not pod.terminating:
-            yield Delete(PODS, pod.key, pod.uid)
-    wanted = {pod_key(world.job.key, role, i) for role, each in world.spec.roles.items() for i in range(each.replicas)}
-    for each in world.children.services:
-        if (
-            each.ours
-            and not each.terminating
-            and (each.key not in wanted or world.spec.intranet is not Intranet.SERVICE)
-        ):
-            yield Delete(SERVICES, each.key, each.uid)
+def lacking(world: World, around: Surroundings) -> Obstacle | None:
+    """What keeps us from making the pods that are missing; those that run, run on."""
+    if not world.missing:
+        return None
+    if world.spec.is_elastic and not around.etcd:
+        fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
+        return "NoEtcd", f"spec.elastic needs an etcd: {fix}"
+    if world.spec.intranet is Intranet.HOST and world.job.status.host_port is None:
+        return "NoFreePorts", "every block of --port-range is taken by a live job: widen the range"
+    return None
 
 
-def missing(world: World, around: Surroundings, now: datetime) -> Iterable[list[Write]]:
-    """Services first, then servers, workers and others, a role at a time; a refused one not before its time."""
-    held = {each.key for each in world.children.refusals if each.retry_at > now}
-    taken = held | {pod.key for pod in world.leftovers}
-    job = world.job
-    if world.spec.intranet is Intranet.SERVICE:
-        there = held | {each.key for each in world.children.services}
-        yield [
-            Create(SERVICES, service(job, role, index))
-            for role, wanted in world.spec.roles.items()
-            for index in range(wanted.replicas)
-            if pod_key(job.key, role, index) not in there
-        ]
-    for role, wanted in world.spec.roles.items():
-        maker = PodMaker(job, role, wanted, etcd=around.etcd)
-        places = [index for missing_role, index in world.missing if missing_role is role]
-        free = [index for index in places if pod_key(job.key, role, index) not in taken]
-        yield [Create(PODS, maker.pod(index)) for index in free[:MOST_AT_ONCE]]
-        if len(free) > MOST_AT_ONCE:
-            return  # the echo of these brings the next pass, and the next roles come after this one
-
-
-def opening(world: World, shared: Contract) -> Iterable[list[Write]]:
-    """The barrier as soon as every address is known; then whoever waits for it is woken, since kubelet looks only now
-    and then: 0.1 s instead of up to 13.
-    """
-    if world.barrier is None:
-        yield [Create(CONFIG_MAPS, config_map(world.job, shared))]
-    elif not world.barrier.contract:
-        return  # the Go operator's, and its pods know what it says
-    change = {"metadata": {"annotations": {CONTRACT: shared.digest}}}
-    yield [
-        Patch(PODS, pod.key, pod.uid, change)
-        for pod in world.pods()
-        if pod.waiting == HELD_BACK and pod.woken_for != shared.digest
-    ]
-
-
-def left_out(world: World, shared: Contract) -> list[News]:
-    if not shared.left_out or world.barrier:
+def left_out(shared: Contract) -> list[News]:
+    if not shared.left_out:
         return []
     names = " and ".join(shared.left_out)
     note = f"left out {names}, longer than Linux allows: python -m paddle.distributed.launch needs only its master"
     return [News("EndpointsLeftOut", note, warning=True)]
-
-
-def at_risk(world: World, now: datetime) -> Condition | None:
-    """Variables that the user has set stay as set; where they break the rendezvous, this says so."""
-    found = {role: names for role, wanted in world.spec.roles.items() if (names := overridden(wanted))}
-    before = any(each.type == RENDEZVOUS for each in world.job.status.conditions)
-    if not found and not before:
-        return None
-    texts = [f"spec.{role}.template sets {', '.join(names)}" for role, names in found.items()]
-    message = "; ".join(texts) + ": ranks may not find each other; remove them, the operator sets them" if texts else ""
-    return condition(world.job, RENDEZVOUS, bool(found), "UserVariables" if found else "None", message, now)
-
-
-def without_finalizer(job: Job) -> list[Write]:
-    if GO_FINALIZER not in job.metadata.finalizers:
-        return []
-    kept = [each for each in job.metadata.finalizers if each != GO_FINALIZER]
-    metadata = {"finalizers": kept, "resourceVersion": job.metadata.resource_version}
-    return [Patch(PADDLE_JOBS, job.key, job.uid, {"metadata": metadata})]
 
 
 def told_if_new(job: Job, said: Condition, *, warning: bool) -> tuple[News, ...]:
@@ -297,15 +244,13 @@ def told_if_new(job: Job, said: Condition, *, warning: bool) -> tuple[News, ...]
 def coalesced(desired: Plan, job: Job, now: datetime, around: Surroundings) -> Plan:
     """A change of phase goes out at once; counters alone at most once a second."""
     old, new = job.status, desired.status
-    same = (old.phase, old.attempt, old.host_port) == (new.phase, new.attempt, new.host_port) and [
-        (each.type, each.status, each.reason) for each in old.conditions
-    ] == [(each.type, each.status, each.reason) for each in new.conditions]
     written_at = around.status_written_at
-    if not same or old == new or written_at is None or now - written_at >= COUNTERS_EVERY:
+    if old == new or gist(old) != gist(new) or written_at is None or now - written_at >= COUNTERS_EVERY:
         return desired
     wake_at = min(filter(None, (desired.wake_at, written_at + COUNTERS_EVERY)))
-    return Plan(old, desired.waves, desired.news, wake_at)
+    return replace(desired, status=old, wake_at=wake_at)
 
 
-def waves(*steps: Iterable[Write]) -> tuple[tuple[Write, ...], ...]:
-    return tuple(wave for step in steps if (wave := tuple(step)))
+def gist(status: PaddleJobStatus) -> tuple[object, ...]:
+    """What people wait for, without counts and messages."""
+    return status.phase, status.attempt, [(each.type, each.status, each.reason) for each in status.conditions]

@@ -4,7 +4,7 @@ import msgspec
 
 from paddle_operator.api.paddlejob import API_VERSION, PLURAL, Unfit, read_spec, read_status
 from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.plan.world import Job
+from paddle_operator.plan.views import Job
 
 
 class StoredJob(Object, frozen=True):

@@ -10,6 +10,7 @@ from paddle_operator.kube.objects import Key
 POD_NAME_LABEL = "paddle-res-name"
 ROLE_LABEL = "paddle-res-type"
 ROLE_ANNOTATION = "paddle-resource"
+MAIN_CONTAINER = "paddle"
 
 JOB_UID_LABEL = f"{GROUP}/job-uid"  # lets one request delete all pods of a job
 ATTEMPT = f"{GROUP}/attempt"

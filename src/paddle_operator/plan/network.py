@@ -5,13 +5,17 @@ POD_IP without a dot for none (paddle-runtime.md, sections 0 and 2b). Paddle spl
 IPv4 addresses and names work.
 """
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND, Intranet, Role
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.names import ATTEMPT, POD_NAME_LABEL, pod_name
-from paddle_operator.plan.world import Job, PodView
+from paddle_operator.plan.views import Job, PodView
+from paddle_operator.plan.world import World
 
 PORT = 2379
 PORTS_PER_JOB = 20
@@ -38,21 +42,52 @@ def ports_of(job: Job) -> Ports:
     return Ports(PORT, PORT, PORT, PORT + GLOO_OFFSET)
 
 
+@dataclass(frozen=True)
+class Endpoints:
+    """Under which address and port the pods know each other, by role and index."""
+
+    hosts: Mapping[Role, list[str]]
+    ports: Ports
+
+    def of(self, role: Role) -> str:
+        port = self.ports.of(role)
+        return ",".join(f"{host}:{port}" for host in self.hosts[role])
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes only where a pod would no longer be found: a variable that a later version adds restarts nothing."""
+        text = "\n".join(f"{role} {self.ports.of(role)} {','.join(hosts)}" for role, hosts in self.hosts.items())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def endpoints_of(world: World) -> Endpoints | None:
+    """None while one of them cannot be reached yet, and always for elastic jobs, which find each other through etcd.
+
+    A name resolves only once its pod has an address and its Service is there.
+    """
+    if world.spec.is_elastic or world.without_service:
+        return None
+    by_name = world.spec.intranet is Intranet.SERVICE
+    hosts: dict[Role, list[str]] = {}
+    for role, seats in world.seats.items():
+        known = [pod.address for pod in seats if pod and (pod.address if by_name else is_ipv4(pod.address))]
+        if len(known) < len(seats):
+            return None
+        hosts[role] = [service_address(world.job, role, index) for index in range(len(seats))] if by_name else known
+    return Endpoints(hosts, ports_of(world.job))
+
+
 def service_address(job: Job, role: Role, index: int) -> str:
     return f"{pod_name(job.key, role, index)}.{job.key.namespace}.svc"
 
 
-def ipv4_of(pod: PodView) -> str | None:
-    return next((each for each in pod.addresses if "." in each and ":" not in each), None)
+def is_ipv4(address: str) -> bool:
+    return "." in address and ":" not in address
 
 
-def address_of(job: Job, role: Role, index: int, pod: PodView) -> str | None:
-    """How the others reach this pod, or None while they cannot: a name resolves only once its pod has an address."""
-    if not pod.addresses:
-        return None
-    if job.spec and job.spec.intranet is Intranet.SERVICE:
-        return service_address(job, role, index)
-    return ipv4_of(pod)
+def has_no_ipv4(world: World, pod: PodView) -> bool:
+    """It has an address, but none that Paddle can read. A second one would not help: POD_IP is always the first."""
+    return world.spec.intranet is not Intranet.SERVICE and bool(pod.address) and not is_ipv4(pod.address)
 
 
 def owner_of(job: Job) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import base64
 from typing import Any
 
-from paddle_operator.api.paddlejob import Intranet, Role, RoleSpec
+from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.plan.contract import RENDEZVOUS, Contract, own_variables
+from paddle_operator.plan.contract import Contract, own_variables
 from paddle_operator.plan.names import (
     ATTEMPT,
     CONTRACT,
@@ -17,7 +17,8 @@ from paddle_operator.plan.names import (
     pod_name,
 )
 from paddle_operator.plan.network import owner_of, ports_of
-from paddle_operator.plan.world import MAIN_CONTAINER, Job
+from paddle_operator.plan.template import accelerated, main_container, restart_policy
+from paddle_operator.plan.views import Job
 
 HOSTS_KEY = "hosts"
 HOSTS_VOLUME = "paddle-hosts"
@@ -30,37 +31,36 @@ class PodMaker:
         self._job = job
         self._role = role
         self._etcd = etcd
-        template = wanted.template
-        self._metadata: dict[str, Any] = template.get("metadata") or {}
-        self._spec: dict[str, Any] = self._completed(template.get("spec") or {})
+        self._metadata: dict[str, Any] = wanted.template.get("metadata") or {}
+        self._spec = self._completed(wanted.template["spec"])
         self._main = main_container(self._spec)
-        self._accelerated = accelerated(self._spec["containers"][self._main])
+        main = self._spec["containers"][self._main]
+        self._accelerated = accelerated(main)
+        self._env: list[dict[str, Any]] = main.get("env") or []
+        self._written = {each["name"] for each in self._env}
 
     def pod(self, index: int) -> Manifest:
         job, role, name = self._job, self._role, pod_name(self._job.key, self._role, index)
         labels = {POD_NAME_LABEL: name, ROLE_LABEL: str(role), JOB_UID_LABEL: job.uid}
         annotations = {ROLE_ANNOTATION: str(role), ATTEMPT: str(job.status.attempt)}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": job.key.namespace,
-                "labels": {**(self._metadata.get("labels") or {}), **labels},
-                "annotations": {**(self._metadata.get("annotations") or {}), **annotations},
-                "ownerReferences": [owner_of(job)],
-            },
-            "spec": {**self._spec, "containers": self._containers(index)},
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": job.key.namespace,
+            "labels": {**(self._metadata.get("labels") or {}), **labels},
+            "annotations": {**(self._metadata.get("annotations") or {}), **annotations},
+            "ownerReferences": [owner_of(job)],
         }
+        if finalizers := self._metadata.get("finalizers"):
+            metadata["finalizers"] = finalizers
+        spec = {**self._spec, "containers": self._containers(index)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _containers(self, index: int) -> list[dict[str, Any]]:
-        containers = list(self._spec["containers"])
-        main = containers[self._main]
-        written = {each["name"] for each in main.get("env") or ()}
+        containers: list[dict[str, Any]] = list(self._spec["containers"])
         ours = own_variables(self._job, self._role, index, accelerated=self._accelerated, etcd=self._etcd)
         # POD_IP stands first where it is ours, since PADDLE_CURRENT_ENDPOINT refers to it.
-        env = [*(each for each in ours if each["name"] not in written)]
-        containers[self._main] = {**main, "env": [*(main.get("env") or ()), *env]}
+        env = [*self._env, *(each for each in ours if each["name"] not in self._written)]
+        containers[self._main] = {**containers[self._main], "env": env}
         return containers
 
     def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -70,33 +70,35 @@ class PodMaker:
         main = main_container(spec)
         container = dict(spec["containers"][main])
         completed = {"restartPolicy": "Never", "enableServiceLinks": False} | spec
-        if job_spec.is_elastic:
-            completed["restartPolicy"] = "OnFailure"  # ranks leave and come back, and kubelet brings them back
-        else:
+        completed["restartPolicy"] = restart_policy(job_spec, self._role)
+        if not job_spec.is_elastic:
             barrier = {"configMapRef": {"name": self._job.key.name}}
             container["envFrom"] = [barrier, *(container.get("envFrom") or ())]  # first, so that the user's own wins
         if job_spec.intranet is Intranet.SERVICE:
             container["ports"] = _with_port(container, {"containerPort": ports_of(self._job).of(self._role)})
         if job_spec.intranet is Intranet.HOST:
-            completed, container = self._on_host_network(completed, container)
+            completed = {"dnsPolicy": "ClusterFirstWithHostNet", **completed, "hostNetwork": True}
+            self._declare_ports(container)
+            if not job_spec.is_elastic:  # which have no barrier to take it from
+                self._mount_hosts(completed, container)
         containers = [*spec["containers"]]
         containers[main] = container
         return {**completed, "containers": containers}
 
-    def _on_host_network(
-        self, spec: dict[str, Any], container: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _declare_ports(self, container: dict[str, Any]) -> None:
+        """So that the scheduler keeps two pods apart that would clash."""
         ports = ports_of(self._job)
-        taken = [ports.of(self._role)] + ([ports.gloo] if self._role is Role.PS else [])
-        for port in taken:  # declared, so that the scheduler keeps two pods apart that would clash
+        for port in [ports.of(self._role)] + ([ports.gloo] if self._role is Role.PS else []):
             container["ports"] = _with_port(container, {"containerPort": port, "hostPort": port})
+
+    def _mount_hosts(self, spec: dict[str, Any], container: dict[str, Any]) -> None:
         mounts = container.get("volumeMounts") or []
-        if not any(each["mountPath"] == "/etc/hosts" for each in mounts):
-            mount = {"name": HOSTS_VOLUME, "mountPath": "/etc/hosts", "subPath": HOSTS_KEY, "readOnly": True}
-            container["volumeMounts"] = [*mounts, mount]
-            source = {"name": self._job.key.name, "items": [{"key": HOSTS_KEY, "path": HOSTS_KEY}]}
-            spec = {**spec, "volumes": [*(spec.get("volumes") or ()), {"name": HOSTS_VOLUME, "configMap": source}]}
-        return {"dnsPolicy": "ClusterFirstWithHostNet", **spec, "hostNetwork": True}, container
+        if any(each["mountPath"] == "/etc/hosts" for each in mounts):
+            return
+        mount = {"name": HOSTS_VOLUME, "mountPath": "/etc/hosts", "subPath": HOSTS_KEY, "readOnly": True}
+        container["volumeMounts"] = [*mounts, mount]
+        source = {"name": self._job.key.name, "items": [{"key": HOSTS_KEY, "path": HOSTS_KEY}]}
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": HOSTS_VOLUME, "configMap": source}]
 
 
 def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str, Any]]:
@@ -106,30 +108,9 @@ def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str
     return [*ports, {**port, "protocol": "TCP"}]
 
 
-def main_container(spec: Manifest) -> int:
-    """The place of the container that trains: the one named `paddle`, else the first."""
-    names = [each.get("name") for each in spec["containers"]]
-    return names.index(MAIN_CONTAINER) if MAIN_CONTAINER in names else 0
-
-
-def accelerated(container: Manifest) -> bool:
-    """Whether it asks for a device: every resource with a vendor in its name is one, as nvidia.com/gpu."""
-    resources = container.get("resources") or {}
-    asked = {*(resources.get("limits") or ()), *(resources.get("requests") or ())}
-    return any("/" in name and not name.startswith("kubernetes.io/") for name in asked)
-
-
-def overridden(wanted: RoleSpec) -> list[str]:
-    """Variables of the rendezvous that the user has set, sorted."""
-    spec = wanted.template.get("spec") or {}
-    if not spec.get("containers"):
-        return []
-    env = spec["containers"][main_container(spec)].get("env") or ()
-    return sorted({each["name"] for each in env} & RENDEZVOUS)
-
-
 def config_map(job: Job, contract: Contract) -> Manifest:
     """The barrier: no container of the job starts before it exists."""
+    assert job.spec
     manifest: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -139,7 +120,7 @@ def config_map(job: Job, contract: Contract) -> Manifest:
             "labels": {POD_NAME_LABEL: job.key.name},
             "annotations": {
                 ATTEMPT: str(job.status.attempt),
-                REPLICAS: replicas_text(job),
+                REPLICAS: replicas_text(job.spec),
                 CONTRACT: contract.digest,
             },
             "ownerReferences": [owner_of(job)],
@@ -155,7 +136,6 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def replicas_text(job: Job) -> str:
+def replicas_text(spec: PaddleJobSpec) -> str:
     """`ps=2,worker=4`: for how many pods a barrier was written."""
-    assert job.spec
-    return ",".join(f"{role}={wanted.replicas}" for role, wanted in job.spec.roles.items())
+    return ",".join(f"{role}={wanted.replicas}" for role, wanted in spec.roles.items())

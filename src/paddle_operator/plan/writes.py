@@ -61,9 +61,13 @@ class News:
 
 @dataclass(frozen=True)
 class Plan:
-    """The status goes out first; then wave after wave, each concurrently; the news with the status."""
+    """The status goes out first; then wave after wave, each concurrently; the news with the status.
+
+    The names in `claims` must be free or the job's own: where somebody else has one, no wave goes out.
+    """
 
     status: PaddleJobStatus
     waves: tuple[tuple[Write, ...], ...] = ()
     news: tuple[News, ...] = ()
     wake_at: datetime | None = None
+    claims: tuple[tuple[Resource[Any], Key], ...] = ()

@@ -1,0 +1,104 @@
+"""The difference between what is wanted and what is there: Create, Patch, Delete, wave after wave."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from paddle_operator.api.paddlejob import Intranet, Role
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Resource
+from paddle_operator.plan.clean_up import one_by_one, removed
+from paddle_operator.plan.contract import Contract
+from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key
+from paddle_operator.plan.network import service
+from paddle_operator.plan.pods import PodMaker, config_map
+from paddle_operator.plan.status import HELD_BACK
+from paddle_operator.plan.views import Job
+from paddle_operator.plan.world import World
+from paddle_operator.plan.writes import Create, Delete, Patch, Write
+
+MOST_AT_ONCE = 500  # pods that one pass makes: a job of 5,000 takes ten, and its manifests never fill the memory
+
+
+def waves(*steps: Iterable[Write]) -> tuple[tuple[Write, ...], ...]:
+    return tuple(wave for step in steps if (wave := tuple(step)))
+
+
+def without_finalizer(job: Job) -> list[Write]:
+    """The Go operator's, which would keep a job from going while no operator is there to take it off."""
+    if GO_FINALIZER not in job.metadata.finalizers:
+        return []
+    kept = [each for each in job.metadata.finalizers if each != GO_FINALIZER]
+    metadata = {"finalizers": kept, "resourceVersion": job.metadata.resource_version}
+    return [Patch(PADDLE_JOBS, job.key, job.uid, {"metadata": metadata})]
+
+
+def superfluous(world: World) -> Iterator[Write]:
+    """Pods of an earlier attempt or beyond the wanted number, the highest first; the barrier that belongs to them."""
+    barrier = world.barrier
+    if barrier and not world.released and not barrier.terminating:
+        yield Delete(CONFIG_MAPS, barrier.key, barrier.uid)
+    alone = len(world.leftovers) == len(world.children.pods)  # a restart replaces them all
+    yield from removed(world.job, world.leftovers) if alone else one_by_one(world.leftovers)
+    wanted = world.places if world.spec.intranet is Intranet.SERVICE else {}
+    for each in world.children.services:
+        if each.ours and not each.terminating and each.name not in wanted:
+            yield Delete(SERVICES, each.key, each.uid)
+
+
+def missing_services(world: World, now: datetime) -> list[Write]:
+    free = _not_refused(world, SERVICES.plural, world.without_service, now)
+    return [Create(SERVICES, service(world.job, role, index)) for role, index in free[:MOST_AT_ONCE]]
+
+
+def missing_pods(world: World, etcd: str, now: datetime) -> Iterator[list[Write]]:
+    """Servers, workers and others, a role at a time."""
+    free = _not_refused(world, PODS.plural, world.missing, now)
+    if not free:
+        return
+    taken = {pod.name for pod in world.leftovers}
+    for role, wanted in world.spec.roles.items():
+        maker = PodMaker(world.job, role, wanted, etcd=etcd)
+        places = [index for each, index in free if each is role]
+        indexes = [index for index in places if pod_key(world.job.key, role, index).name not in taken]
+        yield [Create(PODS, maker.pod(index)) for index in indexes[:MOST_AT_ONCE]]
+        if len(indexes) > MOST_AT_ONCE:
+            return  # the echo of these brings the next pass, and the next roles come after this one
+
+
+def _not_refused(world: World, kind: str, places: list[tuple[Role, int]], now: datetime) -> list[tuple[Role, int]]:
+    """What the API server refused is not sent again before its time."""
+    held = _held(world, kind, now)
+    return [place for place in places if pod_key(world.job.key, *place) not in held] if held else places
+
+
+def _held(world: World, kind: str, now: datetime) -> set[Key]:
+    return {each.key for each in world.refusals if each.kind == kind and each.retry_at > now}
+
+
+def barrier(world: World, shared: Contract, now: datetime) -> list[Write]:
+    """As soon as every address is known. Pods that the Go operator made know nothing of what it would say."""
+    if not all(pod.ours for pod in world.pods()) or barrier_is_refused(world, now):
+        return []
+    return [Create(CONFIG_MAPS, config_map(world.job, shared))]
+
+
+def claims(world: World, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], Key], ...]:
+    """A ConfigMap of somebody else, perhaps of a job of this name that was deleted a moment ago, would let containers
+    start with what it says: while there is one, no pod is made.
+    """
+    return ((CONFIG_MAPS, world.job.key),) if any(pods) and not world.spec.is_elastic else ()
+
+
+def barrier_is_refused(world: World, now: datetime) -> bool:
+    return world.job.key in _held(world, CONFIG_MAPS.plural, now)
+
+
+def awakened(world: World, digest: str) -> list[Write]:
+    """Whoever waits for the barrier is woken, since kubelet looks only now and then: 0.1 s instead of up to 13."""
+    change = {"metadata": {"annotations": {CONTRACT: digest}}}
+    return [
+        Patch(PODS, pod.key, pod.uid, change)
+        for pod in world.pods()
+        if pod.waiting == HELD_BACK and pod.woken_for != digest
+    ]

@@ -1,0 +1,208 @@
+"""What is kept of each object: flat views with only what a decision reads, since 100,000 pods are kept as these."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from paddle_operator.api.paddlejob import PaddleJobSpec, PaddleJobStatus, Phase
+from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Terminated, Waiting
+from paddle_operator.plan.names import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A PaddleJob; `spec` is None where what is stored breaks the rules, and `problems` says how."""
+
+    metadata: Meta
+    spec: PaddleJobSpec | None
+    status: PaddleJobStatus
+    problems: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        return int(self.metadata.resource_version)
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in (Phase.COMPLETED, Phase.FAILED)
+
+
+class PodView(msgspec.Struct, frozen=True, gc=False):
+    """A pod, as far as a decision needs it. The container named `paddle`, else the first, speaks for the pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owner_uid: str
+    attempt: int
+    woken_for: str  # the contract for which it was last woken
+    phase: str
+    ready: bool
+    started: bool  # its main container has run
+    terminating: bool
+    deadline_seconds: int | None
+    ours: bool  # made by us, and not by the Go operator
+    address: str  # what POD_IP would be: the first one, where the cluster gives two
+    node: str
+    node_address: str
+    waiting: str
+    waiting_message: str
+    unschedulable: str
+    restarts: int
+    exit_code: int | None
+    exit_reason: str
+    failed_container: str  # where it is not the main container that failed
+    finished_at: datetime | None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+def pod_view(pod: Pod) -> PodView:
+    meta, status = pod.metadata, pod.status
+    main = _main_container(pod)
+    speaker = (_failed_container(pod, main) or main) if status.phase == "Failed" else main
+    ended = speaker.state.terminated if speaker else None
+    waiting = _waiting(status.init_container_statuses) or _waiting(status.container_statuses)
+    scheduled = next((each for each in status.conditions if each.type == "PodScheduled"), None)
+    return PodView(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        version=pod.version,
+        owner_uid=sys.intern(meta.owner_uid),
+        attempt=_number(meta.annotations.get(ATTEMPT)),
+        woken_for=sys.intern(meta.annotations.get(CONTRACT, "")),
+        phase=sys.intern(status.phase),
+        ready=bool(status.container_statuses) and all(each.ready for each in status.container_statuses),
+        started=main is not None and _has_run(main),
+        terminating=meta.deletion_timestamp is not None,
+        deadline_seconds=pod.spec.active_deadline_seconds,
+        ours=JOB_UID_LABEL in meta.labels,
+        address=status.pod_ip,
+        node=sys.intern(pod.spec.node_name),
+        node_address=sys.intern(status.host_ip),
+        waiting=sys.intern(waiting.reason) if waiting else "",
+        waiting_message=waiting.message if waiting else "",
+        unschedulable=scheduled.message if scheduled and scheduled.reason == "Unschedulable" else "",
+        restarts=main.restart_count if main else 0,
+        exit_code=ended.exit_code if ended else None,
+        exit_reason=sys.intern(_exit_reason(pod, ended)),
+        failed_container=sys.intern(speaker.name) if speaker and speaker is not main else "",
+        finished_at=ended.finished_at if ended else None,
+    )
+
+
+def _main_container(pod: Pod) -> ContainerStatus | None:
+    names = [each.name for each in pod.spec.containers]
+    main = MAIN_CONTAINER if MAIN_CONTAINER in names else next(iter(names), "")
+    return next((each for each in pod.status.container_statuses if each.name == main), None)
+
+
+def _failed_container(pod: Pod, main: ContainerStatus | None) -> ContainerStatus | None:
+    """The main one, if it has failed; else another that has: a sidecar, or an init container before them all."""
+    every = [*([main] if main else []), *pod.status.container_statuses, *pod.status.init_container_statuses]
+    return next((each for each in every if each.state.terminated and each.state.terminated.exit_code), None)
+
+
+def _exit_reason(pod: Pod, ended: Terminated | None) -> str:
+    """Whoever took the pod away knows better than the container, which knows only that it was told to stop."""
+    conditions = pod.status.conditions
+    taken = next((each.reason for each in conditions if each.type == "DisruptionTarget" and each.status == "True"), "")
+    return pod.status.reason or taken or (ended.reason if ended else "")
+
+
+def _waiting(statuses: Iterable[ContainerStatus]) -> Waiting | None:
+    return next((each.state.waiting for each in statuses if each.state.waiting), None)
+
+
+def _has_run(container: ContainerStatus) -> bool:
+    state = container.state
+    return state.running is not None or state.terminated is not None or container.restart_count > 0
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else 0
+
+
+class ChildView(msgspec.Struct, frozen=True, gc=False):
+    """A ConfigMap or Service of ours."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owner_uid: str
+    attempt: int
+    replicas: str  # for how many pods by role it was written; empty where the Go operator wrote it
+    contract: str  # the digest of the endpoints that it holds; empty where the Go operator wrote it
+    ours: bool  # made by us, and not by the Go operator
+    terminating: bool
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+def child_view(child: Object) -> ChildView:
+    meta = child.metadata
+    return ChildView(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        version=child.version,
+        owner_uid=sys.intern(meta.owner_uid),
+        attempt=_number(meta.annotations.get(ATTEMPT)),
+        replicas=meta.annotations.get(REPLICAS, ""),
+        contract=meta.annotations.get(CONTRACT, ""),
+        ours=ATTEMPT in meta.annotations,
+        terminating=meta.deletion_timestamp is not None,
+    )
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The server's answer to an attempt to write a child; there is no other attempt before `retry_at`."""
+
+    kind: str
+    key: Key
+    reason: str
+    message: str
+    retry_at: datetime
+
+
+@dataclass(frozen=True)
+class Children:
+    """Everything that is known of one job's objects; owned by its UID, never found by name."""
+
+    pods: tuple[PodView, ...] = ()
+    config_maps: tuple[ChildView, ...] = ()
+    services: tuple[ChildView, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    def within(self, namespace: str) -> "Children":
+        """Without objects of other namespaces: an owner cannot have any there, whatever UID they name."""
+        every: tuple[PodView | ChildView, ...] = (*self.pods, *self.config_maps, *self.services)
+        if all(each.namespace == namespace for each in every):
+            return self
+        return Children(
+            tuple(each for each in self.pods if each.namespace == namespace),
+            tuple(each for each in self.config_maps if each.namespace == namespace),
+            tuple(each for each in self.services if each.namespace == namespace),
+            self.refusals,
+        )

@@ -1,0 +1,55 @@
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from paddle_operator.api.crd import crd, crd_v1beta1
+from paddle_operator.api.schema import fields_of
+from paddle_operator.api.spec import PaddleJobSpec, RoleSpec, SchedulingPolicy
+from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
+from tests.api.corpus import ROOT
+from tools.generate import stale
+
+KUBECTL_APPLY_KEEPS = 262_144
+
+
+def test_what_is_derived_from_the_types_is_not_stale() -> None:
+    assert stale() == []
+
+
+def test_the_command_says_so_as_well() -> None:
+    checked = subprocess.run([sys.executable, "-m", "tools.generate", "--check"], cwd=ROOT, check=False)
+    assert checked.returncode == 0
+
+
+@pytest.mark.parametrize("manifest", [crd(), crd_v1beta1()], ids=["v1", "v1beta1"])
+def test_kubectl_apply_can_keep_the_definition_in_its_annotation(manifest: dict[str, Any]) -> None:
+    """With room for what the next Kubernetes adds to a pod."""
+    assert len(json.dumps(manifest, separators=(",", ":"))) < 0.75 * KUBECTL_APPLY_KEEPS
+
+
+def test_the_files_are_what_the_api_server_gets() -> None:
+    assert yaml.safe_load((ROOT / "deploy/v1/crd.yaml").read_text()) == crd()
+    assert yaml.safe_load((ROOT / "deploy/v1beta1/crd.yaml").read_text()) == crd_v1beta1()
+
+
+def test_the_identity_is_that_of_the_documents() -> None:
+    for manifest in (crd(), crd_v1beta1()):
+        assert manifest["metadata"]["name"] == "paddlejobs.batch.paddlepaddle.org"
+        assert manifest["spec"]["group"] == "batch.paddlepaddle.org"
+        assert manifest["spec"]["names"]["kind"] == "PaddleJob"
+        assert manifest["spec"]["names"]["shortNames"] == ["pdj"]
+        assert manifest["spec"]["scope"] == "Namespaced"
+        assert [version["name"] for version in manifest["spec"]["versions"]] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [PaddleJobSpec, RoleSpec, SchedulingPolicy, PaddleJobStatus, RoleStatus, Reference, Condition],
+    ids=lambda kind: kind.__name__,
+)
+def test_every_field_has_a_description(kind: Any) -> None:
+    assert [field.name for field in fields_of(kind) if not field.description] == []

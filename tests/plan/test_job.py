@@ -1,0 +1,660 @@
+"""The life of a job, decision by decision."""
+
+import msgspec
+import pytest
+
+from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.plan.difference import MOST_AT_ONCE
+from paddle_operator.plan.job import Surroundings, plan
+from paddle_operator.plan.names import CONTRACT
+from paddle_operator.plan.views import Children, Job
+from paddle_operator.plan.writes import Create, DeleteAll
+from tests.support.jobs import (
+    ETCD,
+    GO_FINALIZER,
+    SECONDS,
+    T0,
+    a_barrier,
+    a_go_barrier,
+    a_job,
+    a_pod,
+    a_refusal,
+    a_service,
+    all_held_back,
+    all_pods,
+    all_services,
+    changed,
+    creates,
+    deletes,
+    deletes_all,
+    held_back,
+    patches,
+    reasons,
+    replaced,
+    running,
+    scaled,
+    the_condition,
+    told_so,
+    why_not_running,
+    without,
+    writes_of,
+)
+
+# Creation
+
+
+def test_everything_is_made_at_once_services_first_then_a_role_after_the_other() -> None:
+    job = a_job(ps=2, workers=2, heter=1, intranet="Service")
+    desired = plan(job, Children(), T0)
+    assert [[(each.kind, each.key.name) for each in wave if isinstance(each, Create)] for wave in desired.waves] == [
+        [
+            (SERVICES, name)
+            for name in ("mnist-ps-0", "mnist-ps-1", "mnist-worker-0", "mnist-worker-1", "mnist-heter-0")
+        ],
+        [(PODS, "mnist-ps-0"), (PODS, "mnist-ps-1")],
+        [(PODS, "mnist-worker-0"), (PODS, "mnist-worker-1")],
+        [(PODS, "mnist-heter-0")],
+    ]
+
+
+def test_what_is_there_is_not_made_again() -> None:
+    job = a_job(workers=3)
+    assert creates(plan(job, Children((a_pod(job, "worker", 1, phase="Pending"),)), T0)) == [
+        "mnist-worker-0",
+        "mnist-worker-2",
+    ]
+
+
+def test_a_job_that_runs_costs_nothing() -> None:
+    for intranet in ("PodIP", "Service", "Host"):
+        job = a_job(ps=1, workers=2, intranet=intranet, host_port=35000)
+        status = plan(job, running(job), T0).status
+        desired = plan(told_so(job, status), running(job), T0 + 600 * SECONDS)
+        assert desired.status == status
+        assert (desired.waves, desired.news, desired.wake_at) == ((), (), None)
+
+
+def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
+    job = a_job(ps=MOST_AT_ONCE + 100, workers=2)
+    first = plan(job, Children(), T0)
+    assert creates(first) == [f"mnist-ps-{index}" for index in range(MOST_AT_ONCE)]
+    pods = all_pods(job, phase="Pending")[:MOST_AT_ONCE]
+    assert creates(plan(job, Children(pods), T0)) == [
+        *(f"mnist-ps-{index}" for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 100)),
+        "mnist-worker-0",
+        "mnist-worker-1",
+    ]
+
+
+def test_a_role_that_is_just_made_at_once_keeps_the_next_one_not_back() -> None:
+    job = a_job(ps=MOST_AT_ONCE, workers=1)
+    assert creates(plan(job, Children(), T0))[-1] == "mnist-worker-0"
+
+
+def test_services_are_made_in_parts_as_well() -> None:
+    job = a_job(workers=MOST_AT_ONCE + 1, intranet="Service")
+    assert len(creates(plan(job, Children(), T0), SERVICES)) == MOST_AT_ONCE
+
+
+# The barrier
+
+
+def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
+    job = a_job(workers=3)
+    pods = (
+        held_back(job, "worker", 0),
+        held_back(job, "worker", 1),
+        a_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
+    )
+    desired = plan(job, Children(pods), T0)
+    digest = a_barrier(job).contract
+    assert creates(desired) == ["mnist"]
+    assert patches(desired) == {
+        f"mnist-worker-{index}": {"metadata": {"annotations": {CONTRACT: digest}}} for index in range(2)
+    }
+    assert isinstance(desired.waves[0][0], Create)  # the barrier comes before the waking
+
+
+def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> None:
+    job = a_job(workers=2)
+    barrier = a_barrier(job)
+    late = held_back(job, "worker", 1)
+    assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
+    woken = msgspec.structs.replace(late, woken_for=barrier.contract)
+    assert patches(plan(job, Children((a_pod(job, "worker", 0), woken), (barrier,)), T0)) == {}
+
+
+@pytest.mark.parametrize("waiting", ["", "ContainerCreating", "PodInitializing", "ImagePullBackOff"])
+def test_nobody_else_is_woken(waiting: str) -> None:
+    job = a_job(workers=1)
+    pod = held_back(job, "worker", 0, waiting=waiting)
+    assert patches(plan(job, Children((pod,)), T0)) == {}
+    assert patches(plan(job, Children((pod,), (a_barrier(job),)), T0)) == {}
+
+
+def test_a_barrier_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
+    job = a_job(workers=2, phase="Running", attempt=1)
+    desired = plan(job, Children(all_pods(job)), T0)
+    assert creates(desired) == ["mnist"]
+    assert (desired.status.phase, desired.status.attempt) == ("Running", 1)
+
+
+def test_a_pod_that_vanished_with_the_barrier_restarts_the_job() -> None:
+    """The others hold the address that it had."""
+    job = a_job(workers=2, phase="Running")
+    assert plan(job, Children(all_pods(job)[:1]), T0).status.attempt == 1
+
+
+# Scale, vanish, move: before the barrier
+
+
+def test_before_the_barrier_more_pods_are_just_made_and_fewer_just_deleted() -> None:
+    job = a_job(workers=3)
+    pods = all_pods(job, phase="Pending")
+    more = plan(scaled(job, worker=4), Children(pods), T0)
+    assert (creates(more), deletes(more)) == (["mnist-worker-3"], [])
+    fewer = plan(scaled(job, worker=1), Children(pods), T0)
+    assert (creates(fewer), deletes(fewer)) == ([], ["mnist-worker-2", "mnist-worker-1"])
+    assert fewer.status.attempt == more.status.attempt == 0
+
+
+def test_surplus_pods_go_the_highest_number_first() -> None:
+    job = a_job(workers=12)
+    desired = plan(scaled(job, worker=8), Children(all_pods(job, phase="Pending")), T0)
+    assert deletes(desired) == [f"mnist-worker-{index}" for index in (11, 10, 9, 8)]
+
+
+def test_before_the_barrier_a_pod_that_vanished_is_just_made_again() -> None:
+    job = a_job(workers=2)
+    desired = plan(job, Children(all_held_back(job)[:1]), T0)
+    assert creates(desired) == ["mnist-worker-1"]
+    assert desired.status.attempt == 0
+
+
+def test_a_pod_on_its_way_out_still_has_its_name() -> None:
+    job = a_job(workers=1)
+    desired = plan(job, Children(all_pods(job, phase="Pending", terminating=True)), T0)
+    assert writes_of(desired) == []
+    assert why_not_running(desired)[0] == "PodsLeaving"
+
+
+def test_the_services_of_surplus_pods_go_with_them() -> None:
+    job = a_job(workers=2, intranet="Service")
+    children = Children(all_pods(job, phase="Pending"), services=all_services(job))
+    assert deletes(plan(scaled(job, worker=1), children, T0), SERVICES) == ["mnist-worker-1"]
+
+
+def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() -> None:
+    job = a_job(workers=2)
+    leaving = a_service(job, "worker", 2, terminating=True)
+    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, ours=False), leaving)
+    assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
+
+
+# Scale, vanish, move: after the barrier
+
+
+def restarts(job: Job, children: Children, why: str) -> None:
+    desired = plan(job, children, T0)
+    message = f"{why}: all pods are replaced, so that all ranks agree"
+    assert desired.status.phase == "Restarting"
+    assert desired.status.attempt == 1
+    assert why_not_running(desired) == ("Restarting", message)
+    assert writes_of(desired) == []  # first it is written down
+    assert [(each.reason, each.note, each.warning) for each in desired.news] == [("Restarting", message, True)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_after_the_barrier_another_number_of_workers_restarts_the_job(replicas: int) -> None:
+    job = a_job(ps=1, workers=2)
+    restarts(
+        scaled(job, worker=replicas),
+        running(job),
+        f"replicas changed from ps=1,worker=2 to ps=1,worker={replicas}",
+    )
+
+
+def test_a_role_that_is_removed_restarts_the_job_without_it() -> None:
+    job = a_job(workers=2, heter=1)
+    restarts(changed(job, heter=None), running(job), "replicas changed from worker=2,heter=1 to worker=2")
+
+
+def test_before_the_barrier_a_role_that_is_removed_just_goes() -> None:
+    job = a_job(workers=1, heter=1)
+    desired = plan(changed(job, heter=None), Children(all_pods(job, phase="Pending")), T0)
+    assert deletes(desired) == ["mnist-heter-0"]
+    assert desired.status.attempt == 0
+
+
+def test_a_pod_that_vanished_restarts_the_job() -> None:
+    job = a_job(workers=3)
+    restarts(job, without(running(job), "mnist-worker-1"), "mnist-worker-1 vanished")
+    restarts(job, without(running(job), "mnist-worker-1", "mnist-worker-2"), "mnist-worker-1 and 1 more vanished")
+
+
+@pytest.mark.parametrize("end", [None, 143, 15, 137])
+def test_a_pod_that_somebody_deletes_has_vanished_whatever_it_ends_with(end: int | None) -> None:
+    job = a_job(workers=2)
+    going = a_pod(job, "worker", 1, terminating=True, exit_code=end)
+    restarts(job, replaced(running(job), going), "mnist-worker-1 vanished")
+
+
+def test_a_pod_with_another_address_restarts_the_job() -> None:
+    job = a_job(workers=2)
+    moved = a_pod(job, "worker", 1, address="10.9.9.9")
+    restarts(job, replaced(running(job), moved), "a pod has another address than at the start")
+
+
+def test_a_pod_that_has_lost_its_address_is_waited_for() -> None:
+    job = a_job(workers=2)
+    desired = plan(job, replaced(running(job), a_pod(job, "worker", 1, address="", ready=False)), T0)
+    assert desired.status.attempt == 0
+    assert why_not_running(desired)[0] == "WaitingForAddresses"
+
+
+def test_in_service_mode_an_address_may_change_since_the_name_stays() -> None:
+    job = a_job(workers=2, intranet="Service")
+    moved = a_pod(job, "worker", 1, address="10.9.9.9")
+    assert plan(job, replaced(running(job), moved), T0).status.attempt == 0
+
+
+def test_a_service_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
+    job = a_job(workers=2, intranet="Service")
+    there = running(job)
+    desired = plan(job, Children(there.pods, there.config_maps, there.services[:1]), T0)
+    assert creates(desired) == ["mnist-worker-1"]
+    assert desired.status.attempt == 0
+
+
+def test_a_restart_counts_nobody_of_before() -> None:
+    job = told_so(a_job(workers=2), PaddleJobStatus(worker=RoleStatus(replicas=2, succeeded=1)))
+    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
+    status = plan(job, without(children, "mnist-worker-1"), T0).status
+    assert status.worker == RoleStatus()
+    assert status.ready == "0/2"
+
+
+def test_the_next_attempt_begins_when_the_barrier_of_the_last_is_gone() -> None:
+    """Containers would start with the addresses of before."""
+    old, new = a_job(ps=1, workers=2), a_job(ps=1, workers=2, attempt=1, phase="Restarting")
+    first = plan(new, running(old), T0)
+    assert deletes(first, CONFIG_MAPS) == ["mnist"]
+    assert deletes_all(first)
+    assert creates(first) == []
+    gone = plan(new, Children(all_pods(old, terminating=True)), T0)
+    assert writes_of(gone) == []
+    assert why_not_running(gone)[0] == "PodsLeaving"
+    assert len(creates(plan(new, Children(), T0), PODS)) == 3
+
+
+def test_a_place_is_taken_anew_as_soon_as_it_is_free() -> None:
+    old, new = a_job(workers=3), a_job(workers=3, attempt=1, phase="Restarting")
+    left = all_pods(old, terminating=True)[1:]
+    assert creates(plan(new, Children(left), T0)) == ["mnist-worker-0"]
+
+
+def test_pods_of_the_new_attempt_stay_while_those_of_the_last_go() -> None:
+    old, new = a_job(workers=5), a_job(workers=5, attempt=1, phase="Restarting")
+    children = Children((a_pod(new, "worker", 0, phase="Pending"), *all_pods(old)[1:]))
+    desired = plan(new, children, T0)
+    assert not deletes_all(desired)
+    assert deletes(desired) == [f"mnist-worker-{index}" for index in (4, 3, 2, 1)]
+
+
+def test_the_barrier_on_its_way_out_is_not_deleted_twice() -> None:
+    job = a_job(workers=1, attempt=1, phase="Restarting")
+    assert writes_of(plan(job, Children((), (a_barrier(job, attempt=0, terminating=True),)), T0)) == []
+
+
+# Success
+
+
+def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succeeded() -> None:
+    job = a_job(ps=2, workers=2, phase="Running", start_time=T0)
+    done = [a_pod(job, "worker", i, exit_code=0, finished_at=T0 + (i + 1) * SECONDS) for i in range(2)]
+    desired = plan(job, replaced(running(job), *done), T0 + 60 * SECONDS)
+    status = desired.status
+    assert (status.phase, status.ready) == ("Completed", "4/4")
+    assert status.ps
+    assert (status.ps.succeeded, status.ps.running, status.ps.replicas) == (2, 0, 2)
+    assert (status.start_time, status.completion_time) == (T0, T0 + 2 * SECONDS)
+    assert the_condition(status, "Completed").message == "all 2 workers have succeeded"
+    assert the_condition(status, "Running").status == "False"
+    assert isinstance(writes_of(desired)[0], DeleteAll)
+    assert [(each.reason, each.note) for each in desired.news] == [
+        ("Completed", "all 2 workers have succeeded"),
+        ("CleanedUp", "the pods are deleted: cleanPodPolicy is OnCompletion"),
+    ]
+
+
+def test_a_job_of_which_one_worker_still_runs_is_not() -> None:
+    job = a_job(ps=1, workers=2, phase="Running")
+    desired = plan(job, replaced(running(job), a_pod(job, "worker", 0, exit_code=0)), T0)
+    assert desired.status.phase == "Running"
+
+
+@pytest.mark.parametrize("lost", ["vanished", "failed"])
+def test_what_becomes_of_a_server_after_all_workers_have_succeeded_does_not_matter(lost: str) -> None:
+    job = a_job(ps=1, workers=1, phase="Running")
+    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0), a_pod(job, "ps", 0, exit_code=1))
+    status = plan(job, without(children, "mnist-ps-0") if lost == "vanished" else children, T0).status
+    assert status.phase == "Completed"
+    assert status.ps
+    assert (status.ps.succeeded, status.ps.failed) == (1, 0)
+
+
+def test_a_job_too_short_to_be_seen_running_has_a_start_all_the_same() -> None:
+    job = a_job(workers=1, phase="Starting")
+    pod = a_pod(job, "worker", 0, exit_code=0, finished_at=T0)
+    status = plan(job, replaced(running(job), pod), T0 + 5 * SECONDS).status
+    assert status.start_time == status.completion_time == T0
+
+
+@pytest.mark.parametrize("skew", [-30, 30])
+def test_a_nodes_clock_that_is_wrong_makes_no_nonsense_of_the_times(skew: int) -> None:
+    job = a_job(workers=1, phase="Running", start_time=T0)
+    pod = a_pod(job, "worker", 0, exit_code=0, finished_at=T0 + skew * SECONDS)
+    status = plan(job, replaced(running(job), pod), T0 + 5 * SECONDS).status
+    assert status.completion_time in (T0, T0 + 5 * SECONDS)
+
+
+def test_a_worker_that_is_deleted_after_its_success_does_not_make_the_job_run_again() -> None:
+    """A node that is scaled away takes the pods that are done with it; the other workers go on for hours."""
+    job = a_job(ps=1, workers=2, phase="Running")
+    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
+    counted = told_so(job, plan(job, children, T0).status)
+    without_it = without(children, "mnist-worker-0")
+    for second in range(1, 4):  # the count outlives the pod
+        desired = plan(counted, without_it, T0 + second * SECONDS)
+        assert (desired.status.phase, desired.status.ready) == ("Running", "3/3")
+        assert writes_of(desired) == []
+        counted = told_so(counted, desired.status)
+    ended = plan(counted, replaced(without_it, a_pod(job, "worker", 1, exit_code=0)), T0 + 9 * SECONDS)
+    assert ended.status.phase == "Completed"
+
+
+def test_a_sidecar_that_never_exits_does_not_keep_a_job_from_being_completed() -> None:
+    job = a_job(workers=1, phase="Running")
+    pod = a_pod(job, "worker", 0, phase="Running", exit_code=0, ready=False)
+    desired = plan(job, replaced(running(job), pod), T0)
+    assert desired.status.phase == "Completed"
+    assert deletes(desired) == ["mnist-worker-0"]
+
+
+# Failure
+
+
+def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
+    job = a_job(ps=1, workers=2, phase="Running", start_time=T0)
+    cause = a_pod(job, "worker", 1, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 3 * SECONDS)
+    desired = plan(job, replaced(running(job), cause), T0 + 4 * SECONDS)
+    said = "mnist-worker-1 exited 137 (OOMKilled): it used more memory than its limit allows"
+    assert desired.status.phase == "Failed"
+    assert the_condition(desired.status, "Failed").message == said
+    assert desired.status.worker
+    assert (desired.status.worker.failed, desired.status.worker.running) == (1, 1)
+    assert sorted(patches(desired)) == ["mnist-ps-0", "mnist-worker-0"]
+    assert [(each.reason, each.note, each.warning) for each in desired.news] == [
+        ("Failed", said, True),
+        ("CleanedUp", "the pods that still run are stopped and kept: cleanPodPolicy is OnCompletion", False),
+    ]
+
+
+# Refusals
+
+
+def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
+    early = plan(job, Children(refusals=(refusal,)), T0)
+    assert creates(early) == ["mnist-worker-0"]
+    assert early.wake_at == T0 + 4 * SECONDS
+    assert why_not_running(early)[0] == "QuotaExceeded"
+    in_time = plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS)
+    assert creates(in_time) == ["mnist-worker-0", "mnist-worker-1"]
+    assert in_time.wake_at is None
+
+
+def test_the_earliest_retry_wakes_us() -> None:
+    job = a_job(workers=3)
+    later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
+    assert plan(job, Children(refusals=later), T0).wake_at == T0 + 7 * SECONDS
+
+
+def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
+    job = a_job(workers=1, intranet="Service")
+    desired = plan(job, Children(refusals=(a_refusal(job, "services", "mnist-worker-0"),)), T0)
+    assert [each.kind for each in writes_of(desired) if isinstance(each, Create)] == [PODS]
+
+
+def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
+    assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
+    assert why_not_running(desired)[0] == "NameTaken"
+    assert desired.wake_at == refusal.retry_at
+    assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
+
+
+def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
+    """A ConfigMap of somebody else would let containers start with what it says."""
+    job = a_job(workers=2)
+    assert plan(job, Children(), T0).claims == ((CONFIG_MAPS, job.key),)
+    for children in (Children(all_pods(job, phase="Pending")), running(job)):
+        assert plan(job, children, T0).claims == ()
+    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).claims == ()
+
+
+def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    desired = plan(job, Children(refusals=(refusal,)), T0)
+    assert (writes_of(desired), desired.claims) == ([], ())
+    assert desired.wake_at == refusal.retry_at
+    assert len(creates(plan(job, Children(refusals=(refusal,)), refusal.retry_at))) == 2
+
+
+# How often the status is written
+
+
+def test_counters_go_out_once_a_second_and_a_phase_at_once() -> None:
+    job = a_job(workers=3)
+    pods = all_pods(job, phase="Pending")
+    status = plan(job, Children(pods), T0).status
+    job = told_so(job, status)
+    written = Surroundings(status_written_at=T0)
+    unknown = replaced(Children(pods), a_pod(job, "worker", 0, phase="Unknown"))
+    early = plan(job, unknown, T0 + 0.4 * SECONDS, written)
+    assert early.status == status
+    assert early.wake_at == T0 + SECONDS
+    assert plan(job, unknown, T0 + SECONDS, written).status != status
+    assert plan(job, unknown, T0, Surroundings()).status != status
+    starting = replaced(Children(pods), held_back(job, "worker", 0))
+    assert plan(job, starting, T0 + 0.4 * SECONDS, written).status.phase == "Starting"
+
+
+def test_a_new_reason_goes_out_at_once() -> None:
+    job = a_job(workers=2)
+    job = told_so(job, plan(job, Children(), T0).status)
+    desired = plan(job, Children(all_pods(job, phase="Pending")), T0, Surroundings(status_written_at=T0))
+    assert why_not_running(desired)[0] == "WaitingForAddresses"
+
+
+def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
+    job = a_job(workers=2)
+    pods = all_pods(job, phase="Pending")
+    job = told_so(job, plan(job, Children(pods[:1]), T0).status)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 0.5 * SECONDS)
+    desired = plan(job, Children((), refusals=(refusal,)), T0, Surroundings(status_written_at=T0))
+    assert creates(desired) == ["mnist-worker-0"]
+    assert desired.wake_at == T0 + 0.5 * SECONDS
+
+
+# Elastic
+
+
+def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
+    desired = plan(a_job(workers=2, elastic=1), Children(), T0)
+    assert writes_of(desired) == []
+    assert desired.status.phase == "Pending"
+    assert why_not_running(desired) == (
+        "NoEtcd",
+        "spec.elastic needs an etcd: start the operator with --etcd-server=host:port, or remove spec.elastic",
+    )
+    assert desired.news[0].warning
+
+
+def test_an_elastic_job_that_runs_goes_on_though_the_operator_has_no_etcd() -> None:
+    job = a_job(workers=2, elastic=1, phase="Running")
+    assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
+    ended = Children(all_pods(job, exit_code=0))
+    assert plan(job, ended, T0).status.phase == "Completed"
+
+
+def test_an_elastic_job_has_no_barrier_and_its_pods_come_and_go() -> None:
+    job = a_job(workers=3, elastic=1, phase="Running")
+    assert writes_of(plan(job, Children(all_pods(job)), T0, ETCD)) == []
+    lost = plan(job, Children(all_pods(job)[:2]), T0, ETCD)
+    assert (creates(lost), lost.status.attempt) == (["mnist-worker-2"], 0)
+    fewer = plan(scaled(job, worker=2), Children(all_pods(job)), T0, ETCD)
+    assert (deletes(fewer), fewer.status.attempt) == (["mnist-worker-2"], 0)
+
+
+def test_an_elastic_worker_that_is_deleted_after_its_success_is_not_made_again() -> None:
+    job = a_job(workers=2, elastic=1, phase="Running")
+    pods = (a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1))
+    counted = told_so(job, plan(job, Children(pods), T0, ETCD).status)
+    assert writes_of(plan(counted, Children(pods[1:]), T0 + SECONDS, ETCD)) == []
+
+
+# Take-over from the Go operator
+
+
+def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
+    job = a_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
+    pods = all_pods(job, ours=False, **told)
+    return job, Children(pods, (a_go_barrier(job),), all_services(job, ours=False))
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
+def test_a_job_of_the_go_operator_is_taken_over_and_nothing_of_it_is_touched(intranet: str) -> None:
+    job, children = from_go(intranet)
+    desired = plan(job, children, T0)
+    assert desired.status.phase == "Running"
+    assert patches(desired) == {"mnist": {"metadata": {"finalizers": [], "resourceVersion": "7"}}}
+    assert len(writes_of(desired)) == 1
+    assert desired.status.attempt == 0
+
+
+def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
+    job, children = from_go(phase="Pending", address="10.0.0.1", waiting="CreateContainerConfigError")
+    assert list(patches(plan(job, children, T0))) == ["mnist"]
+
+
+def test_a_job_of_the_go_operator_is_completed_though_its_servers_never_exit() -> None:
+    job, children = from_go()
+    done = [a_pod(job, "worker", index, exit_code=0, ours=False) for index in range(2)]
+    desired = plan(job, replaced(children, *done), T0)
+    assert desired.status.phase == "Completed"
+    assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
+
+
+def test_a_job_that_the_go_operator_left_half_made_is_made_anew() -> None:
+    """Its pods wait for Services and a ConfigMap that nobody will make."""
+    job, children = from_go(phase="Pending")
+    half = Children(children.pods[:2], (), children.services[:2])
+    desired = plan(job, half, T0)
+    assert sorted(deletes(desired)) == ["mnist-ps-0", "mnist-worker-0"]
+    assert creates(desired) == ["mnist-worker-1"]
+
+
+def test_pods_of_the_go_operator_that_run_get_no_barrier_of_ours() -> None:
+    job, children = from_go()
+    assert creates(plan(job, Children(children.pods), T0)) == []
+
+
+def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> None:
+    job, children = from_go(intranet="Service")
+    desired = plan(job, without(children, "mnist-worker-1"), T0)
+    assert desired.status.attempt == 1
+    again = plan(told_so(job, desired.status), children, T0)
+    assert deletes(again, CONFIG_MAPS) == ["mnist"]
+    assert len(deletes(again, PODS)) == 3
+    assert deletes(again, SERVICES) == []  # they serve our pods as well
+    fresh = plan(told_so(job, desired.status), Children(services=children.services), T0)
+    assert len(creates(fresh, PODS)) == 3
+    assert creates(fresh, SERVICES) == []
+
+
+def test_another_number_of_pods_in_a_job_of_the_go_operator_restarts_it() -> None:
+    """Its ConfigMap does not say for how many it was written."""
+    job, children = from_go()
+    fewer = plan(scaled(job, worker=1), children, T0)
+    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1: ")
+    assert plan(scaled(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1
+
+
+# Deletion, and what cannot be read
+
+
+def test_a_job_that_is_deleted_makes_nothing_and_loses_the_go_operators_finalizer() -> None:
+    job = a_job(workers=2, phase="Running", deleted_at=T0, finalizers=("foregroundDeletion", GO_FINALIZER))
+    desired = plan(job, Children(), T0)
+    assert desired.status.phase == "Terminating"
+    assert patches(desired) == {"mnist": {"metadata": {"finalizers": ["foregroundDeletion"], "resourceVersion": "7"}}}
+    assert len(writes_of(desired)) == 1
+
+
+def test_a_job_that_is_deleted_and_waits_for_nobody_is_left_alone() -> None:
+    job = a_job(workers=2, phase="Running", deleted_at=T0)
+    desired = plan(job, Children(), T0)
+    assert (desired.status, desired.waves) == (job.status, ())
+
+
+def test_a_spec_that_breaks_the_rules_is_told_and_nothing_is_touched() -> None:
+    job = msgspec.structs.replace(a_job(workers=1), spec=None, problems=("spec.worker is wrong", "and so is more"))
+    desired = plan(job, running(a_job(workers=1)), T0)
+    found = the_condition(desired.status, "Accepted")
+    assert (found.status, found.reason, found.message) == (
+        "False",
+        "SpecInvalid",
+        "spec.worker is wrong; and so is more",
+    )
+    assert (desired.status.phase, desired.waves) == ("Pending", ())
+    assert [(each.reason, each.warning) for each in desired.news] == [("SpecInvalid", True)]
+    assert reasons(plan(told_so(job, desired.status), Children(), T0 + SECONDS)) == []
+
+
+def test_a_spec_that_breaks_the_rules_does_not_keep_the_go_operators_finalizer() -> None:
+    job = a_job(workers=1, finalizers=(GO_FINALIZER,))
+    broken = msgspec.structs.replace(job, spec=None, problems=("wrong",))
+    assert list(patches(plan(broken, running(job), T0))) == ["mnist"]
+
+
+def test_a_spec_that_breaks_the_rules_does_not_change_what_is_known_of_the_job() -> None:
+    job = msgspec.structs.replace(a_job(workers=1, phase="Completed"), spec=None, problems=("wrong",))
+    assert plan(job, Children(), T0).status.phase == "Completed"
+
+
+def test_a_spec_that_was_mended_is_accepted() -> None:
+    broken = msgspec.structs.replace(a_job(workers=1), spec=None, problems=("wrong",))
+    job = told_so(a_job(workers=1), plan(broken, Children(), T0).status)
+    for children in (Children(), running(job), Children(all_pods(job, exit_code=0))):
+        assert the_condition(plan(job, children, T0).status, "Accepted").status == "True"
+
+
+def test_an_object_of_another_namespace_is_not_touched() -> None:
+    job = a_job(workers=1, phase="Completed")
+    stray = a_pod(job, "worker", 0, namespace="elsewhere")
+    assert writes_of(plan(job, Children((stray,)), T0)) == []
+    assert creates(plan(a_job(workers=1), Children((stray,)), T0)) == ["mnist-worker-0"]
+
+
+def test_another_intranet_after_the_barrier_restarts_the_job() -> None:
+    job = a_job(workers=2)
+    moved = changed(job, intranet=Intranet.SERVICE)
+    there = running(job)
+    children = Children(there.pods, there.config_maps, all_services(moved))
+    assert plan(moved, children, T0).status.attempt == 1

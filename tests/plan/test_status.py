@@ -1,0 +1,248 @@
+"""Counts, phases, conditions: what people are told, and how little of it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, read_status
+from paddle_operator.plan.job import plan
+from paddle_operator.plan.views import Children
+from tests.support.jobs import (
+    SECONDS,
+    T0,
+    UID,
+    a_barrier,
+    a_job,
+    a_pod,
+    a_refusal,
+    all_pods,
+    held_back,
+    reasons,
+    replaced,
+    running,
+    the_condition,
+    told_so,
+    why_not_running,
+)
+
+# Counts
+
+
+def test_pods_are_counted_by_role_and_sort() -> None:
+    job = a_job(ps=1, workers=6)
+    pods = (
+        a_pod(job, "ps", 0),
+        a_pod(job, "worker", 0),
+        a_pod(job, "worker", 1, exit_code=0),
+        a_pod(job, "worker", 2, phase="Pending"),
+        held_back(job, "worker", 3),
+        a_pod(job, "worker", 4, phase="Unknown"),
+        a_pod(job, "worker", 5),
+    )
+    status = plan(job, Children(pods), T0).status
+    assert status.ps
+    assert msgspec.structs.replace(status.ps, refs=()) == RoleStatus(replicas=1, running=1)
+    assert status.worker
+    assert msgspec.structs.replace(status.worker, refs=()) == RoleStatus(
+        replicas=6, running=2, succeeded=1, pending=1, starting=1, unknown=1
+    )
+    assert status.heter is None
+    assert status.ready == "4/7"
+
+
+def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
+    job = a_job(workers=20)
+    worker = plan(job, running(job), T0).status.worker
+    assert worker
+    assert [each.name for each in worker.refs] == [f"mnist-worker-{index}" for index in range(16)]
+    assert (worker.refs[0].uid, worker.refs[0].namespace) == ("mnist-worker-0-0", "paddle-system")
+
+
+def test_a_role_that_left_the_spec_leaves_the_status() -> None:
+    job = told_so(a_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
+    assert plan(job, running(job), T0).status.heter is None
+
+
+def test_mode_generation_and_the_selector_of_the_workers_are_told() -> None:
+    job = a_job(workers=2)
+    status = plan(job, running(job), T0).status
+    assert (status.mode, status.observed_generation) == ("Collective", 1)
+    assert status.selector == f"batch.paddlepaddle.org/job-uid={UID},paddle-res-type=worker"
+
+
+def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
+    """The Go operator's had 318 KB for 1,000 workers."""
+    name = "n" * 51
+    job = a_job(name, ps=100, workers=5000, heter=100)
+    refusal = a_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
+    before = plan(job, Children(all_pods(job)[:-1], refusals=(refusal,)), T0).status
+    failed = a_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
+    status = plan(told_so(job, before), replaced(running(job), failed), T0).status
+    for each in (before, status):
+        written = msgspec.json.encode(each)
+        assert len(written) < 16 * 1024
+        assert read_status(written) == each
+
+
+# Phases
+
+
+@pytest.mark.parametrize(
+    ("told", "phase"),
+    [
+        ([{"phase": "Pending"}, {"phase": "Pending"}], "Pending"),
+        ([{"phase": "Pending"}, {"phase": "Pending", "address": "10.0.0.1"}], "Starting"),
+        ([{"phase": "Pending"}, {"phase": "Running"}], "Starting"),
+        ([{"phase": "Running"}, {"phase": "Running", "ready": False}], "Starting"),
+        ([{"phase": "Running"}, {"phase": "Running"}], "Running"),
+        ([{"phase": "Running"}, {"exit_code": 0}], "Running"),
+        ([{"phase": "Running"}, {"phase": "Unknown"}], "Starting"),
+        ([{"phase": "Unknown"}, {"phase": "Unknown"}], "Pending"),
+    ],
+)
+def test_the_phase_is_derived_afresh_from_the_pods(told: list[dict[str, Any]], phase: str) -> None:
+    for stored in ("", "Pending", "Starting", "Running"):
+        job = a_job(workers=2, phase=stored)
+        pods = [a_pod(job, "worker", index, **each) for index, each in enumerate(told)]
+        assert plan(job, replaced(running(job), *pods), T0).status.phase == phase
+
+
+def test_without_a_pod_a_job_is_pending() -> None:
+    assert plan(a_job(workers=2), Children(), T0).status.phase == "Pending"
+
+
+def test_a_later_attempt_is_restarting_until_its_barrier_is_open() -> None:
+    job = a_job(workers=2, phase="Restarting", attempt=1)
+    pods = tuple(held_back(job, "worker", index) for index in range(2))
+    assert plan(job, Children(pods), T0).status.phase == "Restarting"
+    assert plan(job, Children(pods, (a_barrier(job),)), T0).status.phase == "Starting"
+
+
+def test_an_elastic_job_is_never_restarting_since_it_has_no_barrier() -> None:
+    job = a_job(workers=1, elastic=1, attempt=1)
+    assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
+
+
+def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
+    job = a_job(workers=1)
+    first = plan(job, running(job), T0).status
+    assert first.start_time == T0
+    assert plan(told_so(job, first), running(job), T0 + SECONDS).status.start_time == T0
+    assert plan(job, Children(), T0).status.start_time is None
+
+
+# Conditions
+
+
+def test_a_condition_keeps_its_time_as_long_as_it_says_the_same() -> None:
+    job = a_job(workers=2)
+    first = plan(job, Children(), T0).status
+    later = plan(told_so(job, first), Children(all_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
+    assert the_condition(later, "Running").reason != the_condition(first, "Running").reason
+    assert the_condition(later, "Running").last_transition_time == T0
+    runs = plan(told_so(job, later), running(job), T0 + 9 * SECONDS).status
+    assert the_condition(runs, "Running").last_transition_time == T0 + 9 * SECONDS
+    assert the_condition(runs, "Running").status == "True"
+    assert the_condition(runs, "Running").observed_generation == 1
+
+
+def test_conditions_stand_in_a_fixed_order() -> None:
+    job = a_job(workers=1)
+    status = plan(job, running(job), T0).status
+    assert [each.type for each in status.conditions] == ["Accepted", "Running"]
+    assert the_condition(status, "Accepted").status == "True"
+
+
+CONTAINER_TROUBLE = [
+    (
+        {"waiting": "ImagePullBackOff", "waiting_message": "no such image"},
+        ("ImageCannotBePulled", "mnist-worker-1: no such image"),
+    ),
+    ({"waiting": "InvalidImageName"}, ("ImageCannotBePulled", "mnist-worker-1: InvalidImageName")),
+    (
+        {"waiting": "CrashLoopBackOff", "waiting_message": "back-off 10s", "restarts": 3},
+        ("ContainerCrashes", "mnist-worker-1 has crashed 3 times: back-off 10s"),
+    ),
+    (
+        {"waiting": "CreateContainerConfigError", "waiting_message": 'secret "mine" not found'},
+        ("ContainerConfigError", 'mnist-worker-1: secret "mine" not found'),
+    ),
+    (
+        {"unschedulable": "0/4 nodes are available"},
+        ("Unschedulable", "mnist-worker-1: 0/4 nodes are available"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("told", "said"), CONTAINER_TROUBLE)
+def test_what_keeps_a_pod_from_running_is_told(told: dict[str, Any], said: tuple[str, str]) -> None:
+    job = a_job(workers=2)
+    desired = plan(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, phase="Pending", **told))), T0)
+    assert why_not_running(desired) == said
+    assert [(each.reason, each.note, each.warning) for each in desired.news] == [(*said, True)]
+
+
+@pytest.mark.parametrize("words", ['configmap "mnist" not found', "failed to sync configmap cache: timed out"])
+def test_waiting_for_the_barrier_is_no_trouble_also_right_after_it_was_opened(words: str) -> None:
+    """Kubelet goes on saying so until it has looked again: no warning for that in every job's life."""
+    job = a_job(workers=1)
+    pod = held_back(job, "worker", 0, waiting_message=words)
+    barrier = a_barrier(job)
+    for children in (
+        Children((pod,)),
+        Children((msgspec.structs.replace(pod, woken_for=barrier.contract),), (barrier,)),
+    ):
+        assert why_not_running(plan(job, children, T0))[0] == "StartingContainers"
+
+
+def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "pods", "mnist-worker-1")
+    stuck = a_pod(job, "worker", 0, phase="Pending", unschedulable="0/4 nodes")
+    desired = plan(job, Children((stuck,), refusals=(refusal,)), T0)
+    assert why_not_running(desired) == (
+        "QuotaExceeded",
+        "the API server refused pods mnist-worker-1: exceeded quota: pods",
+    )
+
+
+def test_a_refusal_of_something_that_is_no_longer_wanted_is_forgotten() -> None:
+    job = a_job(workers=1)
+    refusal = a_refusal(job, "pods", "mnist-worker-1")
+    desired = plan(job, Children(all_pods(job, phase="Pending"), refusals=(refusal,)), T0)
+    assert why_not_running(desired)[0] == "WaitingForAddresses"
+    assert desired.wake_at is None
+
+
+PROGRESS = [
+    (Children(), "CreatingPods", "2 of 2 pods are not made yet"),
+    (Children(all_pods(a_job(workers=2), phase="Pending")), "WaitingForAddresses", "2 of 2 pods have no address yet"),
+    (
+        running(a_job(workers=2), ready=False),
+        "StartingContainers",
+        "2 of 2 pods are starting",
+    ),
+    (
+        Children((*all_pods(a_job(workers=2), phase="Pending", terminating=True),)),
+        "PodsLeaving",
+        "2 pods of before are on their way out",
+    ),
+    (running(a_job(workers=2)), "AllPodsRun", "all pods run"),
+]
+
+
+@pytest.mark.parametrize(("children", "reason", "message"), PROGRESS)
+def test_progress_is_told_and_is_no_warning(children: Children, reason: str, message: str) -> None:
+    desired = plan(a_job(workers=2), children, T0)
+    assert why_not_running(desired) == (reason, message)
+    assert [each.warning for each in desired.news] == [False]
+
+
+def test_news_are_told_once() -> None:
+    job = a_job(workers=2)
+    first = plan(job, Children(), T0)
+    assert reasons(first) == ["CreatingPods"]
+    assert (
+        reasons(plan(told_so(job, first.status), Children(all_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS)) == []
+    )

@@ -1,0 +1,174 @@
+"""Every YAML of the documents and of deploy/, applied as it stands, does what its text says.
+
+What the operator wrote for each is in golden/, read by eye beside the documents' "resulting" objects.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed.request import RequestError
+from tests.stories import golden
+from tests.stories.jobs import a_job
+from tests.stories.stage import NotingClient, Stage, Whole
+
+ROOT = Path(__file__).parent.parent.parent
+CORPUS = {path.stem: path for path in sorted((ROOT / "tests/corpus").glob("*.yaml"))}
+EXAMPLES = {path.stem: path for path in sorted((ROOT / "deploy/examples").glob("*.yaml"))}
+ELASTIC = ROOT / "deploy/elastic/resnet.yaml"
+EVERY = CORPUS | EXAMPLES
+
+VOLCANO = {"user-guide-3", "wide_and_deep_volcano"}
+NEEDS_A_CLAIM = "user-guide-5"
+# What the user guide has beside paddlejob-demo-1.
+VOLUME_AND_CLAIM = """
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: nfs-pv
+spec:
+  capacity:
+    storage: 10Gi
+  volumeMode: Filesystem
+  accessModes:
+    - ReadWriteOnce
+  persistentVolumeReclaimPolicy: Recycle
+  storageClassName: slow
+  mountOptions:
+    - hard
+    - nfsvers=4.1
+  nfs:
+    path: /nas
+    server: 10.12.201.xx
+
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: nfs-pvc
+spec:
+  accessModes:
+    - ReadWriteOnce
+  volumeMode: Filesystem
+  resources:
+    requests:
+      storage: 10Gi
+  storageClassName: slow
+  volumeName: nfs-pv
+"""
+
+
+def name_in(path: Path) -> str:
+    return str(next(yaml.safe_load_all(path.read_text()))["metadata"]["name"])
+
+
+def keeps_pods(path: Path) -> bool:
+    """Whether the pods of a completed job stay: OnFailed is the Go operator's own slip for OnFailure."""
+    spec = next(yaml.safe_load_all(path.read_text()))["spec"]
+    return (spec.get("cleanPodPolicy") or spec.get("cleanPolicy")) in ("Never", "OnFailed")
+
+
+@pytest.fixture
+async def volume_and_claim(stage: Stage) -> AsyncIterator[None]:
+    await stage.apply(VOLUME_AND_CLAIM)
+    yield
+    # Otherwise the controller manager would start a pod that empties 10.12.201.xx.
+    await stage.kubectl("patch", "pv/nfs-pv", "--patch", '{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}')
+    await stage.kubectl("delete", "pvc/nfs-pvc", "pv/nfs-pv", "--wait=false")
+
+
+async def live_to_the_end(stage: Stage, name: str, *, keeps: bool) -> tuple[Whole, dict[str, Whole]]:
+    """To Completed; the job then, and its pods as they were while it ran."""
+    await stage.phase(name, "Running")
+    pods = await stage.pods()
+    await stage.exits(f"{name}-worker-*")
+    job = await stage.phase(name, "Completed")
+    if keeps:
+        await stage.until_pods(lambda left: all(pod.phase in ("Succeeded", "Failed") for pod in left.values()))
+        assert (await stage.pods()).keys() == pods.keys()
+    else:
+        await stage.cleaned()
+    return job, pods
+
+
+@pytest.mark.parametrize("document", sorted(EVERY.keys() - VOLCANO - {NEEDS_A_CLAIM}))
+async def test_it_runs_to_its_end(document: str, stage: Stage, operator: NotingClient, golden_update: bool) -> None:
+    path = EVERY[document]
+    await stage.apply(path)
+    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+async def test_the_user_guides_job_gets_its_volume(
+    stage: Stage, operator: NotingClient, volume_and_claim: None, golden_update: bool
+) -> None:
+    path = CORPUS[NEEDS_A_CLAIM]
+    await stage.apply(path)
+    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    assert all(pod.spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nfs-pvc"} for pod in pods.values())
+    golden.compare(NEEDS_A_CLAIM, golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+@pytest.mark.parametrize("document", sorted(VOLCANO))
+async def test_pods_for_volcano_wait_for_volcano_and_then_run(
+    document: str, stage: Stage, operator: NotingClient, golden_update: bool
+) -> None:
+    """The operator has no --scheduling=volcano here, so that the templates' schedulerName is all there is to it."""
+    path = EVERY[document]
+    name = name_in(path)
+    await stage.apply(next(yaml.safe_load_all(path.read_text())))
+    await stage.waits(name, "WaitingForAddresses")
+    unbound = {pod: each for pod, each in (await stage.pods()).items() if each.spec["schedulerName"] == "volcano"}
+    assert unbound.keys() >= {f"{name}-worker-0", f"{name}-worker-1"}
+    for pod, each in unbound.items():
+        assert "nodeName" not in each.spec
+        assert "conditions" not in each.status  # kube-scheduler has not even looked at it
+        await bind(stage, pod)
+    job, pods = await live_to_the_end(stage, name, keeps=True)
+    golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+async def bind(stage: Stage, pod: str) -> None:
+    """As a scheduler does."""
+    target = f'{{"apiVersion": "v1", "kind": "Node", "name": "{stage.nodes[0]}"}}'
+    binding = f'{{"apiVersion": "v1", "kind": "Binding", "metadata": {{"name": "{pod}"}}, "target": {target}}}'
+    path = f"/api/v1/namespaces/{stage.namespace}/pods/{pod}/binding"
+    await stage.kubectl("create", f"--raw={path}", "--filename=-", stdin=binding)
+
+
+async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_without_volcano(stage: Stage) -> None:
+    with pytest.raises(RequestError) as refused:
+        await stage.apply(CORPUS["user-guide-3"])
+    complaints = [line for line in str(refused.value).splitlines() if "no matches for kind" in line]
+    assert len(complaints) == 1
+    assert 'no matches for kind "PodGroup" in version "scheduling.volcano.sh/v1beta1"' in complaints[0]
+
+
+async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(stage: Stage) -> None:
+    await stage.apply(CORPUS["go-deepfm"])
+    await stage.phase("deepfm", "Running")
+    await stage.exits("deepfm-worker-1", code=1)
+    await stage.phase("deepfm", "Failed")
+    await stage.cleaned()
+
+
+async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(empty_stage: Stage, golden_update: bool) -> None:
+    stage = empty_stage
+    async with stage.operator():
+        await stage.apply(ELASTIC)
+        job = await stage.waits("resnet-elastic", "NoEtcd")
+        assert "--etcd-server" in job.condition("Running")["message"]
+        assert not await stage.pods()
+    async with stage.operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:
+        job, pods = await live_to_the_end(stage, "resnet-elastic", keeps=True)
+        golden.compare("resnet-elastic", golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+async def test_a_job_on_the_network_of_its_nodes(stage: Stage, operator: NotingClient, golden_update: bool) -> None:
+    """No document has a YAML for `intranet: Host`, though the design names it."""
+    await stage.apply(a_job("wide-host", ps=1, workers=1, intranet="Host"))
+    job, pods = await live_to_the_end(stage, "wide-host", keeps=False)
+    golden.compare("wide_and_deep_host", golden.told(job, pods.values(), operator.created), update=golden_update)

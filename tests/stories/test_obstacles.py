@@ -1,0 +1,203 @@
+"""Whatever stands in a job's way is said once, in its condition and in an event, and in the API server's own words.
+
+When the obstacle goes, the job goes on by itself.
+"""
+
+from typing import Any
+
+import pytest
+
+from paddle_operator.kube.objects import Key, Object, Resource
+from testbed.hollow_script import exits, image_never_pulls, runs, starts
+from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
+
+QUOTAS = Resource("api/v1", "resourcequotas", Object)
+LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
+NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+def quota(**hard: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
+
+
+async def hindered(stage: Stage, reason: str, *words: str, job: str = "mnist") -> Whole:
+    """The job says so in its condition and in one event, with these words."""
+    told = await stage.told(job, reason)
+    seen = await stage.waits(job, reason)
+    message = seen.condition("Running")["message"]
+    for word in words:
+        assert word in message, message
+        assert word in told.note, told.note
+    assert told.type == "Warning"
+    return seen
+
+
+async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: Stage) -> None:
+    await stage.submit(a_job(ps=1, workers=2))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-worker-*")
+    await stage.cleaned()
+    await stage.told("mnist", "CleanedUp")
+    told = [(each.type, each.reason, each.note, each.times) for each in await stage.events("mnist")]
+    optional = {"WaitingForAddresses", "StartingContainers", "CreatingPods"}
+    steady = [each for each in told if each[1] not in optional]
+    assert sorted(steady) == [
+        ("Normal", "AllPodsRun", "all pods run", 1),
+        ("Normal", "CleanedUp", "the pods are deleted: cleanPodPolicy is OnCompletion", 1),
+        ("Normal", "Completed", "all 2 workers have succeeded", 1),
+    ]
+    assert ("Normal", "CreatingPods", "3 of 3 pods are not made yet", 1) in told
+    assert all(times == 1 and kind == "Normal" for kind, _, _, times in told)
+    assert len(told) == len({reason for _, reason, _, _ in told})
+
+
+async def test_no_node_has_room(stage: Stage) -> None:
+    await stage.submit(with_template(a_job(workers=2), a_template(resources={"limits": {"nvidia.com/gpu": 9}})))
+    await hindered(stage, "Unschedulable", "mnist-worker-", "0/4 nodes are available", "Insufficient nvidia.com/gpu")
+    await stage.told_once("mnist", "Unschedulable")
+
+
+async def test_room_is_made(stage: Stage) -> None:
+    for node in stage.nodes:
+        await node.cordon()
+    await stage.submit(a_job(workers=2))
+    await hindered(stage, "Unschedulable", "0/4 nodes are available", "4 node(s) were unschedulable")
+    await stage.kubectl("uncordon", *(str(node) for node in stage.nodes))
+    await stage.phase("mnist", "Running")
+
+
+async def test_the_image_cannot_be_pulled(stage: Stage) -> None:
+    stage.nodes.script("mnist-worker-1", image_never_pulls(), namespace=stage.namespace)
+    await stage.submit(a_job(workers=2))
+    await hindered(stage, "ImageCannotBePulled", "mnist-worker-1", "demo-wide-and-deep:v1")
+    stage.nodes.script("mnist-worker-1", starts(after=0.0), namespace=stage.namespace)
+    await stage.phase("mnist", "Running")
+    await stage.told_once("mnist", "ImageCannotBePulled")
+
+
+@pytest.fixture
+def kubelet_speed() -> float:
+    """So that nobody waits for the back-off of a crash loop."""
+    return 5.0
+
+
+async def test_a_container_keeps_crashing(stage: Stage) -> None:
+    template = a_template()
+    template["spec"]["restartPolicy"] = "OnFailure"
+    stage.nodes.script("mnist-worker-0", exits(1), namespace=stage.namespace)
+    await stage.submit(with_template(a_job(workers=2), template))
+    await hindered(
+        stage, "ContainerCrashes", "mnist-worker-0 has crashed", "back-off", "restarting failed container=paddle"
+    )
+    stage.nodes.script("mnist-worker-0", runs(), namespace=stage.namespace)
+    job = await stage.phase("mnist", "Running")
+    assert job.status.get("attempt", 0) == 0  # kubelet did it, as the template's restartPolicy wants
+
+
+async def test_the_quota_is_used_up(stage: Stage) -> None:
+    await stage.create(QUOTAS, quota(pods="1"))
+    await stage.submit(a_job(ps=1, workers=2))
+    await hindered(stage, "QuotaExceeded", "exceeded quota: team", "limited: pods=1")
+    await stage.client.merge(QUOTAS, Key(stage.namespace, "team"), {"spec": {"hard": {"pods": "3"}}})
+    await stage.phase("mnist", "Running")
+    told = [each for each in await stage.events("mnist") if each.reason == "QuotaExceeded"]
+    assert len(told) == 1, [each.note for each in told]
+
+
+async def test_the_quota_for_config_maps_is_used_up(stage: Stage) -> None:
+    """The barrier itself: the pods are there, and no container starts."""
+    await stage.create(QUOTAS, quota(configmaps="0"))
+    await stage.submit(a_job(workers=2))
+    await hindered(stage, "QuotaExceeded", "configmaps mnist", "exceeded quota: team")
+    assert all(pod.phase == "Pending" for pod in (await stage.pods()).values())
+    await stage.client.merge(QUOTAS, Key(stage.namespace, "team"), {"spec": {"hard": {"configmaps": "2"}}})
+    await stage.phase("mnist", "Running")
+
+
+async def test_the_quota_for_services_is_used_up(stage: Stage) -> None:
+    """No container starts before every name resolves."""
+    await stage.create(QUOTAS, quota(services="1"))
+    await stage.submit(a_job(workers=2, intranet="Service"))
+    await hindered(stage, "QuotaExceeded", "exceeded quota: team", "limited: services=1")
+    assert await stage.barrier("mnist") is None
+    await stage.client.merge(QUOTAS, Key(stage.namespace, "team"), {"spec": {"hard": {"services": "2"}}})
+    await stage.phase("mnist", "Running")
+
+
+async def test_the_namespace_wants_restricted_pods(stage: Stage) -> None:
+    await stage.client.merge(NAMESPACES, Key("", stage.namespace), {"metadata": {"labels": {ENFORCE: "restricted"}}})
+    await stage.submit(a_job(workers=1))
+    await hindered(stage, "Forbidden", 'violates PodSecurity "restricted:latest"', "allowPrivilegeEscalation != false")
+    assert not await stage.pods()
+    await stage.client.merge(NAMESPACES, Key("", stage.namespace), {"metadata": {"labels": {ENFORCE: None}}})
+    await stage.phase("mnist", "Running")
+
+
+async def test_a_limit_range_forbids_the_pods(stage: Stage) -> None:
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    await stage.create(
+        LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
+    )
+    await stage.submit(with_template(a_job(workers=1), a_template(resources={"limits": {"cpu": "2"}})))
+    await hindered(stage, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2")
+    await stage.delete(LIMIT_RANGES, "small")
+    await stage.phase("mnist", "Running")
+    await stage.told_once("mnist", "Forbidden")
+
+
+async def test_a_service_account_is_missing(stage: Stage) -> None:
+    template = a_template()
+    template["spec"]["serviceAccountName"] = "trainer"
+    await stage.submit(with_template(a_job(workers=1), template))
+    await hindered(stage, "Forbidden", 'serviceaccount "trainer" not found')
+    await stage.kubectl("create", "serviceaccount", "trainer")
+    await stage.phase("mnist", "Running")
+
+
+async def test_the_template_makes_no_valid_pod(stage: Stage) -> None:
+    """What a schema cannot see, the API server says when the pod is made; a mended template is used at once."""
+    template = a_template(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    await stage.submit(with_template(a_job(workers=1), template))
+    await hindered(stage, "Invalid", 'spec.containers[0].volumeMounts[0].name: Not found: "data"')
+    await stage.change("mnist", {"worker": {"template": a_template()}})
+    await stage.phase("mnist", "Running")
+
+
+FOREIGN = {
+    "pods": (WHOLE_PODS, "mnist-worker-1", {"kind": "Pod", **a_template()}),
+    "services": (WHOLE_SERVICES, "mnist-worker-1", {"kind": "Service", "spec": {"ports": [{"port": 80}]}}),
+    "configmaps": (WHOLE_CONFIG_MAPS, "mnist", {"kind": "ConfigMap", "data": {"PADDLE_TRAINERS_NUM": "1"}}),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_somebody_elses_object_has_the_name_of_a_child(stage: Stage, kind: str) -> None:
+    """It is left alone, no container starts with what it says, and when it goes the job goes on."""
+    resource, name, manifest = FOREIGN[kind]
+    foreign = await stage.create(resource, {"apiVersion": "v1", "metadata": {"name": name}, **manifest})
+    await stage.submit(a_job(workers=2, intranet="Service"))
+    await hindered(stage, "NameTaken", f"{kind} {name}", "delete it, or rename the job")
+    ours = [pod for pod in (await stage.pods()).values() if pod.metadata.owner_references]
+    assert all(pod.phase == "Pending" for pod in ours)
+    assert (await stage.client.get(resource, Key(stage.namespace, name))).uid == foreign.uid
+    await stage.delete(resource, name)
+    await stage.phase("mnist", "Running")
+    await stage.told_once("mnist", "NameTaken")
+    assert (await stage.environments("mnist"))["mnist-worker-0"]["PADDLE_TRAINERS_NUM"] == "2"
+
+
+async def test_a_volume_that_never_comes_leaves_the_job_waiting_and_says_for_whom(stage: Stage) -> None:
+    template = a_template()
+    template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]
+    await stage.submit(with_template(a_job(workers=1), template))
+    await hindered(stage, "Unschedulable", 'persistentvolumeclaim "none" not found')
+
+
+async def test_a_secret_that_comes_late(stage: Stage) -> None:
+    template = a_template(envFrom=[{"secretRef": {"name": "token"}}])
+    await stage.submit(with_template(a_job(workers=1), template))
+    await hindered(stage, "ContainerConfigError", 'mnist-worker-0: secret "token" not found')
+    await stage.kubectl("create", "secret", "generic", "token", "--from-literal=TOKEN=x")
+    await stage.phase("mnist", "Running")

@@ -1,0 +1,136 @@
+"""Objects that were stored before the CRD had rules: each says what is wrong with it, and nobody else suffers.
+
+These are the defects 1, 2, 5 and 7 of go-operator.md, section 9: each made the Go operator crash or hang.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.objects import Key, Object, Resource
+from testbed.assets import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.hollow import HollowNodes
+from tests.stories.go_operator import FINALIZER
+from tests.stories.jobs import Job, a_job
+from tests.stories.stage import WHOLE_JOBS, Stage
+
+CRD = Path(__file__).parent.parent.parent / "deploy/v1/crd.yaml"
+CRDS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+WITHOUT_RULES = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "paddlejobs.batch.paddlepaddle.org"},
+    "spec": {
+        "group": "batch.paddlepaddle.org",
+        "names": {"kind": "PaddleJob", "plural": "paddlejobs", "listKind": "PaddleJobList", "singular": "paddlejob"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": ANYTHING},
+                "subresources": {"status": {}},
+            }
+        ],
+    },
+}
+
+
+def without(job: Job, role: str, *fields: str) -> Job:
+    part = {field: value for field, value in job["spec"][role].items() if field not in fields}
+    return job | {"spec": job["spec"] | {role: part}}
+
+
+def with_replicas(job: Job, role: str, replicas: int) -> Job:
+    return job | {"spec": job["spec"] | {role: job["spec"][role] | {"replicas": replicas}}}
+
+
+NO_CONTAINERS = a_job("no-containers", workers=2)
+NO_CONTAINERS["spec"]["worker"]["template"] = {"spec": {"containers": []}}
+
+BROKEN: dict[str, tuple[Job, str]] = {
+    "1, no template": (without(a_job("no-template"), "worker", "template"), "spec.worker.template is not set"),
+    "1, no containers": (NO_CONTAINERS, "spec.worker.template.spec.containers is empty"),
+    "2, elastic without workers": (
+        a_job("elastic", ps=1, workers=0, elastic=1),
+        "spec.elastic is 1, but only workers can be elastic: add spec.worker, or remove spec.elastic",
+    ),
+    "5, gloo without servers": (
+        with_replicas(a_job("gloo", ps=1, withGloo=1), "ps", 0),
+        "spec.ps.replicas is 0, but must be from 1 to 10000: for none, remove spec.ps",
+    ),
+    "7, no workers": (
+        with_replicas(a_job("none", ps=1), "worker", 0),
+        "spec.worker.replicas is 0, but must be from 1 to 10000: for none, remove spec.worker",
+    ),
+    "7, no heter": (
+        with_replicas(a_job("cold", ps=1, heter=1), "heter", 0),
+        "spec.heter.replicas is 0, but must be from 1 to 10000: for none, remove spec.heter",
+    ),
+    "no roles": (a_job("empty", workers=0), "spec is without a role"),
+    "a policy of nobody": (a_job("nerver", cleanPodPolicy="Nerver"), 'spec.cleanPodPolicy is "Nerver"'),
+}
+
+
+@pytest.fixture(scope="module")
+def lenient_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
+    """One of the module's own: the others' PaddleJobs have rules."""
+    with ControlPlane.start(control_plane_binaries) as started:
+        yield started
+
+
+@pytest.fixture
+async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[Stage]:
+    """The jobs of above are stored, and the CRD has its rules now; the operator is still away."""
+    control_plane = lenient_control_plane
+    namespace = await control_plane.make_namespace("before")
+    async with Client(control_plane.connection()) as client:
+        await client.create(CRDS, WITHOUT_RULES)
+        await control_plane.kubectl("wait", "--for=condition=Established", "crd/paddlejobs.batch.paddlepaddle.org")
+        for job, _ in BROKEN.values():
+            metadata = job["metadata"] | {"namespace": namespace, "finalizers": [FINALIZER]}
+            await client.create(WHOLE_JOBS, job | {"metadata": metadata})
+        await control_plane.kubectl("apply", f"--filename={CRD}")
+        async with (
+            HollowNodes(client, count=2) as nodes,
+            Stage(control_plane, client, nodes, namespace).open() as stage,
+        ):
+            yield stage
+
+
+async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of_before: Stage) -> None:
+    stage = stage_of_before
+    async with stage.operator() as operator:
+        for job, problem in BROKEN.values():
+            name = job["metadata"]["name"]
+            seen = await stage.until(name, lambda job: bool(job.status and job.status.get("conditions")))
+            accepted = seen.condition("Accepted")
+            assert (accepted["status"], accepted["reason"]) == ("False", "SpecInvalid")
+            assert problem in accepted["message"]
+            assert problem in (await stage.told_once(name, "SpecInvalid")).note
+        await stage.submit(a_job("sound", ps=1, workers=1))
+        await stage.phase("sound", "Running")
+        assert {manifest["metadata"]["name"].rpartition("-")[0] for manifest in operator.created} <= {
+            "sound-ps",
+            "sound-worker",
+            "",
+        }
+        await mended(stage)
+    await deleted_without_an_operator(stage)
+
+
+async def mended(stage: Stage) -> None:
+    await stage.change("nerver", {"cleanPodPolicy": "Never"})
+    job = await stage.phase("nerver", "Running")
+    assert job.condition("Accepted")["status"] == "True"
+
+
+async def deleted_without_an_operator(stage: Stage) -> None:
+    for job, _ in BROKEN.values():
+        await stage.client.delete(WHOLE_JOBS, Key(stage.namespace, job["metadata"]["name"]))
+        await stage.gone(job["metadata"]["name"])
