@@ -319,7 +319,8 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
     assert status.ps
     assert (status.ps.succeeded, status.ps.running, status.ps.replicas) == (2, 0, 2)
     assert (status.start_time, status.completion_time) == (T0, T0 + 2 * SECONDS)
-    assert the_condition(status, "Completed").message == "all 2 workers have succeeded"
+    completed = the_condition(status, "Completed")
+    assert (completed.status, completed.message) == ("True", "all 2 workers have succeeded")
     assert the_condition(status, "Running").status == "False"
     assert isinstance(writes_of(desired)[0], DeleteAll)
     assert [(each.reason, each.note) for each in desired.news] == [
@@ -391,7 +392,9 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
     desired = plan(job, replaced(running(job), cause), T0 + 4 * SECONDS)
     said = "mnist-worker-1 exited 137 (OOMKilled): it used more memory than its limit allows"
     assert desired.status.phase == "Failed"
-    assert the_condition(desired.status, "Failed").message == said
+    failed = the_condition(desired.status, "Failed")
+    assert (failed.status, failed.reason, failed.message) == ("True", "PodFailed", said)
+    assert the_condition(desired.status, "Running").reason == "Failed"
     assert desired.status.worker
     assert (desired.status.worker.failed, desired.status.worker.running) == (1, 1)
     assert sorted(patches(desired)) == ["mnist-ps-0", "mnist-worker-0"]
@@ -473,6 +476,12 @@ def test_counters_go_out_once_a_second_and_a_phase_at_once() -> None:
     assert plan(job, unknown, T0, Surroundings()).status != status
     starting = replaced(Children(pods), held_back(job, "worker", 0))
     assert plan(job, starting, T0 + 0.4 * SECONDS, written).status.phase == "Starting"
+
+
+def test_where_nothing_changed_nobody_is_woken() -> None:
+    job = a_job(workers=2)
+    job = told_so(job, plan(job, running(job), T0).status)
+    assert plan(job, running(job), T0 + 0.5 * SECONDS, Surroundings(status_written_at=T0)).wake_at is None
 
 
 def test_a_new_reason_goes_out_at_once() -> None:

@@ -16,7 +16,6 @@ from tests.stories.stage import (
     WHOLE_JOBS,
     WHOLE_PODS,
     Stage,
-    Whole,
     main_container,
 )
 
