@@ -93,6 +93,12 @@ async def test_a_manager_that_is_stopped_before_its_caches_are_full_ends_at_once
     await asyncio.wait_for(running, 1)
 
 
+async def test_a_manager_that_is_stopped_before_its_first_step_leaves_nothing_behind() -> None:
+    manager = a_manager(Part())
+    manager.stop()
+    await asyncio.wait_for(manager.run(), 1)
+
+
 async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -275,9 +275,21 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
     """Linux counts the name, the equals sign and the zero at the end."""
     longest = b"PADDLE_TRAINER_ENDPOINTS=10.2.0.1:2379,10.2.0.2:2379\0"
     monkeypatch.setattr(contract, "LONGEST_VARIABLE", len(longest) + room)
-    data, _ = barrier_of(a_job(workers=2))
+    data, news = barrier_of(a_job(workers=2))
     assert ("PADDLE_TRAINER_ENDPOINTS" in data) is kept
+    assert ("EndpointsLeftOut" in news) is not kept
     assert "PADDLE_TRAINERS" in data
+
+
+def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "LONGEST_VARIABLE", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
+    job = a_job(workers=2)
+    (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).news if each.warning]
+    assert told.reason == "EndpointsLeftOut"
+    assert told.note == (
+        "left out PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS, longer than Linux allows: "
+        "python -m paddle.distributed.launch needs only its master"
+    )
 
 
 def test_hosts_has_every_node_once_and_what_the_user_asked_for() -> None:

@@ -4,24 +4,19 @@ import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.plan.difference import MOST_AT_ONCE
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.names import CONTRACT
 from paddle_operator.plan.views import Children, Job
-from paddle_operator.plan.writes import Create, DeleteAll
+from paddle_operator.plan.writes import DeleteAll
 from tests.support.jobs import (
     ETCD,
     GO_FINALIZER,
     SECONDS,
     T0,
     a_barrier,
-    a_go_barrier,
     a_job,
     a_pod,
     a_refusal,
-    a_service,
-    all_held_back,
     all_pods,
     all_services,
     changed,
@@ -40,157 +35,6 @@ from tests.support.jobs import (
     without,
     writes_of,
 )
-
-# Creation
-
-
-def test_everything_is_made_at_once_services_first_then_a_role_after_the_other() -> None:
-    job = a_job(ps=2, workers=2, heter=1, intranet="Service")
-    desired = plan(job, Children(), T0)
-    assert [[(each.kind, each.key.name) for each in wave if isinstance(each, Create)] for wave in desired.waves] == [
-        [
-            (SERVICES, name)
-            for name in ("mnist-ps-0", "mnist-ps-1", "mnist-worker-0", "mnist-worker-1", "mnist-heter-0")
-        ],
-        [(PODS, "mnist-ps-0"), (PODS, "mnist-ps-1")],
-        [(PODS, "mnist-worker-0"), (PODS, "mnist-worker-1")],
-        [(PODS, "mnist-heter-0")],
-    ]
-
-
-def test_what_is_there_is_not_made_again() -> None:
-    job = a_job(workers=3)
-    assert creates(plan(job, Children((a_pod(job, "worker", 1, phase="Pending"),)), T0)) == [
-        "mnist-worker-0",
-        "mnist-worker-2",
-    ]
-
-
-def test_a_job_that_runs_costs_nothing() -> None:
-    for intranet in ("PodIP", "Service", "Host"):
-        job = a_job(ps=1, workers=2, intranet=intranet, host_port=35000)
-        status = plan(job, running(job), T0).status
-        desired = plan(told_so(job, status), running(job), T0 + 600 * SECONDS)
-        assert desired.status == status
-        assert (desired.waves, desired.news, desired.wake_at) == ((), (), None)
-
-
-def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
-    job = a_job(ps=MOST_AT_ONCE + 100, workers=2)
-    first = plan(job, Children(), T0)
-    assert creates(first) == [f"mnist-ps-{index}" for index in range(MOST_AT_ONCE)]
-    pods = all_pods(job, phase="Pending")[:MOST_AT_ONCE]
-    assert creates(plan(job, Children(pods), T0)) == [
-        *(f"mnist-ps-{index}" for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 100)),
-        "mnist-worker-0",
-        "mnist-worker-1",
-    ]
-
-
-def test_a_role_that_is_just_made_at_once_keeps_the_next_one_not_back() -> None:
-    job = a_job(ps=MOST_AT_ONCE, workers=1)
-    assert creates(plan(job, Children(), T0))[-1] == "mnist-worker-0"
-
-
-def test_services_are_made_in_parts_as_well() -> None:
-    job = a_job(workers=MOST_AT_ONCE + 1, intranet="Service")
-    assert len(creates(plan(job, Children(), T0), SERVICES)) == MOST_AT_ONCE
-
-
-# The barrier
-
-
-def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
-    job = a_job(workers=3)
-    pods = (
-        held_back(job, "worker", 0),
-        held_back(job, "worker", 1),
-        a_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
-    )
-    desired = plan(job, Children(pods), T0)
-    digest = a_barrier(job).contract
-    assert creates(desired) == ["mnist"]
-    assert patches(desired) == {
-        f"mnist-worker-{index}": {"metadata": {"annotations": {CONTRACT: digest}}} for index in range(2)
-    }
-    assert isinstance(desired.waves[0][0], Create)  # the barrier comes before the waking
-
-
-def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> None:
-    job = a_job(workers=2)
-    barrier = a_barrier(job)
-    late = held_back(job, "worker", 1)
-    assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
-    woken = msgspec.structs.replace(late, woken_for=barrier.contract)
-    assert patches(plan(job, Children((a_pod(job, "worker", 0), woken), (barrier,)), T0)) == {}
-
-
-@pytest.mark.parametrize("waiting", ["", "ContainerCreating", "PodInitializing", "ImagePullBackOff"])
-def test_nobody_else_is_woken(waiting: str) -> None:
-    job = a_job(workers=1)
-    pod = held_back(job, "worker", 0, waiting=waiting)
-    assert patches(plan(job, Children((pod,)), T0)) == {}
-    assert patches(plan(job, Children((pod,), (a_barrier(job),)), T0)) == {}
-
-
-def test_a_barrier_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
-    job = a_job(workers=2, phase="Running", attempt=1)
-    desired = plan(job, Children(all_pods(job)), T0)
-    assert creates(desired) == ["mnist"]
-    assert (desired.status.phase, desired.status.attempt) == ("Running", 1)
-
-
-def test_a_pod_that_vanished_with_the_barrier_restarts_the_job() -> None:
-    """The others hold the address that it had."""
-    job = a_job(workers=2, phase="Running")
-    assert plan(job, Children(all_pods(job)[:1]), T0).status.attempt == 1
-
-
-# Scale, vanish, move: before the barrier
-
-
-def test_before_the_barrier_more_pods_are_just_made_and_fewer_just_deleted() -> None:
-    job = a_job(workers=3)
-    pods = all_pods(job, phase="Pending")
-    more = plan(scaled(job, worker=4), Children(pods), T0)
-    assert (creates(more), deletes(more)) == (["mnist-worker-3"], [])
-    fewer = plan(scaled(job, worker=1), Children(pods), T0)
-    assert (creates(fewer), deletes(fewer)) == ([], ["mnist-worker-2", "mnist-worker-1"])
-    assert fewer.status.attempt == more.status.attempt == 0
-
-
-def test_surplus_pods_go_the_highest_number_first() -> None:
-    job = a_job(workers=12)
-    desired = plan(scaled(job, worker=8), Children(all_pods(job, phase="Pending")), T0)
-    assert deletes(desired) == [f"mnist-worker-{index}" for index in (11, 10, 9, 8)]
-
-
-def test_before_the_barrier_a_pod_that_vanished_is_just_made_again() -> None:
-    job = a_job(workers=2)
-    desired = plan(job, Children(all_held_back(job)[:1]), T0)
-    assert creates(desired) == ["mnist-worker-1"]
-    assert desired.status.attempt == 0
-
-
-def test_a_pod_on_its_way_out_still_has_its_name() -> None:
-    job = a_job(workers=1)
-    desired = plan(job, Children(all_pods(job, phase="Pending", terminating=True)), T0)
-    assert writes_of(desired) == []
-    assert why_not_running(desired)[0] == "PodsLeaving"
-
-
-def test_the_services_of_surplus_pods_go_with_them() -> None:
-    job = a_job(workers=2, intranet="Service")
-    children = Children(all_pods(job, phase="Pending"), services=all_services(job))
-    assert deletes(plan(scaled(job, worker=1), children, T0), SERVICES) == ["mnist-worker-1"]
-
-
-def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() -> None:
-    job = a_job(workers=2)
-    leaving = a_service(job, "worker", 2, terminating=True)
-    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, ours=False), leaving)
-    assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
-
 
 # Scale, vanish, move: after the barrier
 
@@ -320,7 +164,8 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
     assert (status.ps.succeeded, status.ps.running, status.ps.replicas) == (2, 0, 2)
     assert (status.start_time, status.completion_time) == (T0, T0 + 2 * SECONDS)
     completed = the_condition(status, "Completed")
-    assert (completed.status, completed.message) == ("True", "all 2 workers have succeeded")
+    assert (completed.status, completed.reason) == ("True", "WorkersSucceeded")
+    assert completed.message == "all 2 workers have succeeded"
     assert the_condition(status, "Running").status == "False"
     assert isinstance(writes_of(desired)[0], DeleteAll)
     assert [(each.reason, each.note) for each in desired.news] == [
@@ -404,61 +249,6 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
     ]
 
 
-# Refusals
-
-
-def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
-    job = a_job(workers=2)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
-    early = plan(job, Children(refusals=(refusal,)), T0)
-    assert creates(early) == ["mnist-worker-0"]
-    assert early.wake_at == T0 + 4 * SECONDS
-    assert why_not_running(early)[0] == "QuotaExceeded"
-    in_time = plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS)
-    assert creates(in_time) == ["mnist-worker-0", "mnist-worker-1"]
-    assert in_time.wake_at is None
-
-
-def test_the_earliest_retry_wakes_us() -> None:
-    job = a_job(workers=3)
-    later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
-    assert plan(job, Children(refusals=later), T0).wake_at == T0 + 7 * SECONDS
-
-
-def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
-    job = a_job(workers=1, intranet="Service")
-    desired = plan(job, Children(refusals=(a_refusal(job, "services", "mnist-worker-0"),)), T0)
-    assert [each.kind for each in writes_of(desired) if isinstance(each, Create)] == [PODS]
-
-
-def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
-    job = a_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
-    desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
-    assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
-    assert why_not_running(desired)[0] == "NameTaken"
-    assert desired.wake_at == refusal.retry_at
-    assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
-
-
-def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
-    """A ConfigMap of somebody else would let containers start with what it says."""
-    job = a_job(workers=2)
-    assert plan(job, Children(), T0).claims == ((CONFIG_MAPS, job.key),)
-    for children in (Children(all_pods(job, phase="Pending")), running(job)):
-        assert plan(job, children, T0).claims == ()
-    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).claims == ()
-
-
-def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
-    job = a_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
-    desired = plan(job, Children(refusals=(refusal,)), T0)
-    assert (writes_of(desired), desired.claims) == ([], ())
-    assert desired.wake_at == refusal.retry_at
-    assert len(creates(plan(job, Children(refusals=(refusal,)), refusal.retry_at))) == 2
-
-
 # How often the status is written
 
 
@@ -518,8 +308,8 @@ def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
 def test_an_elastic_job_that_runs_goes_on_though_the_operator_has_no_etcd() -> None:
     job = a_job(workers=2, elastic=1, phase="Running")
     assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
-    ended = Children(all_pods(job, exit_code=0))
-    assert plan(job, ended, T0).status.phase == "Completed"
+    assert why_not_running(plan(job, Children(all_pods(job, ready=False)), T0))[0] == "StartingContainers"
+    assert plan(job, Children(all_pods(job, exit_code=0)), T0).status.phase == "Completed"
 
 
 def test_an_elastic_job_has_no_barrier_and_its_pods_come_and_go() -> None:
@@ -536,73 +326,6 @@ def test_an_elastic_worker_that_is_deleted_after_its_success_is_not_made_again()
     pods = (a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1))
     counted = told_so(job, plan(job, Children(pods), T0, ETCD).status)
     assert writes_of(plan(counted, Children(pods[1:]), T0 + SECONDS, ETCD)) == []
-
-
-# Take-over from the Go operator
-
-
-def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
-    job = a_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
-    pods = all_pods(job, ours=False, **told)
-    return job, Children(pods, (a_go_barrier(job),), all_services(job, ours=False))
-
-
-@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
-def test_a_job_of_the_go_operator_is_taken_over_and_nothing_of_it_is_touched(intranet: str) -> None:
-    job, children = from_go(intranet)
-    desired = plan(job, children, T0)
-    assert desired.status.phase == "Running"
-    assert patches(desired) == {"mnist": {"metadata": {"finalizers": [], "resourceVersion": "7"}}}
-    assert len(writes_of(desired)) == 1
-    assert desired.status.attempt == 0
-
-
-def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
-    job, children = from_go(phase="Pending", address="10.0.0.1", waiting="CreateContainerConfigError")
-    assert list(patches(plan(job, children, T0))) == ["mnist"]
-
-
-def test_a_job_of_the_go_operator_is_completed_though_its_servers_never_exit() -> None:
-    job, children = from_go()
-    done = [a_pod(job, "worker", index, exit_code=0, ours=False) for index in range(2)]
-    desired = plan(job, replaced(children, *done), T0)
-    assert desired.status.phase == "Completed"
-    assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
-
-
-def test_a_job_that_the_go_operator_left_half_made_is_made_anew() -> None:
-    """Its pods wait for Services and a ConfigMap that nobody will make."""
-    job, children = from_go(phase="Pending")
-    half = Children(children.pods[:2], (), children.services[:2])
-    desired = plan(job, half, T0)
-    assert sorted(deletes(desired)) == ["mnist-ps-0", "mnist-worker-0"]
-    assert creates(desired) == ["mnist-worker-1"]
-
-
-def test_pods_of_the_go_operator_that_run_get_no_barrier_of_ours() -> None:
-    job, children = from_go()
-    assert creates(plan(job, Children(children.pods), T0)) == []
-
-
-def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> None:
-    job, children = from_go(intranet="Service")
-    desired = plan(job, without(children, "mnist-worker-1"), T0)
-    assert desired.status.attempt == 1
-    again = plan(told_so(job, desired.status), children, T0)
-    assert deletes(again, CONFIG_MAPS) == ["mnist"]
-    assert len(deletes(again, PODS)) == 3
-    assert deletes(again, SERVICES) == []  # they serve our pods as well
-    fresh = plan(told_so(job, desired.status), Children(services=children.services), T0)
-    assert len(creates(fresh, PODS)) == 3
-    assert creates(fresh, SERVICES) == []
-
-
-def test_another_number_of_pods_in_a_job_of_the_go_operator_restarts_it() -> None:
-    """Its ConfigMap does not say for how many it was written."""
-    job, children = from_go()
-    fewer = plan(scaled(job, worker=1), children, T0)
-    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1: ")
-    assert plan(scaled(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1
 
 
 # Deletion, and what cannot be read

@@ -63,6 +63,7 @@ def test_in_service_mode_any_address_will_do_since_the_name_stands_in_the_lists(
     job = a_job(workers=1, intranet="Service")
     desired = plan(job, Children(all_held_back(job, address="fd00::1"), services=all_services(job)), T0)
     assert creates(desired) == ["mnist"]
+    assert why_not_running(desired)[0] == "StartingContainers"
 
 
 def test_in_service_mode_the_barrier_waits_for_addresses_since_a_name_resolves_only_then() -> None:
@@ -82,6 +83,7 @@ def test_in_service_mode_the_barrier_waits_for_every_service() -> None:
 def test_a_service_looks_as_in_the_documents() -> None:
     job = a_job("wide-ande-deep-service", ps=1, intranet="Service")
     service = manifest(plan(job, Children(), T0), SERVICES, "wide-ande-deep-service-ps-0")
+    assert (service["apiVersion"], service["kind"]) == ("v1", "Service")
     assert service["metadata"]["ownerReferences"] == [
         {
             "apiVersion": "batch.paddlepaddle.org/v1",

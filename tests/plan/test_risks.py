@@ -30,7 +30,15 @@ def conditions(job: Job) -> list[str]:
     return [each.type for each in plan(job, running(job), T0).status.conditions]
 
 
-@pytest.mark.parametrize("name", ["POD_IP", "PADDLE_TRAINER_ID", "PADDLE_MASTER", "PADDLE_NNODES", "TRAINING_ROLE"])
+DECISIVE = [
+    *("POD_IP", "TRAINING_ROLE", "PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "PADDLE_RANK", "PADDLE_TRAINERS_NUM"),
+    *("PADDLE_NNODES", "PADDLE_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS"),
+    *("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT", "PADDLE_PSERVERS_IP_PORT_LIST"),
+    *("PADDLE_SERVERS_ENDPOINTS", "PADDLE_GLOO_HTTP_ENDPOINT"),
+]
+
+
+@pytest.mark.parametrize("name", DECISIVE)
 def test_a_variable_of_the_rendezvous_that_the_user_set_is_warned_of(name: str) -> None:
     job = setting(name)
     desired = plan(job, running(job), T0)

@@ -154,12 +154,15 @@ def test_conditions_stand_in_a_fixed_order() -> None:
     assert the_condition(status, "Accepted").status == "True"
 
 
-CONTAINER_TROUBLE = [
+CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
     (
         {"waiting": "ImagePullBackOff", "waiting_message": "no such image"},
         ("ImageCannotBePulled", "mnist-worker-1: no such image"),
     ),
-    ({"waiting": "InvalidImageName"}, ("ImageCannotBePulled", "mnist-worker-1: InvalidImageName")),
+    *(
+        ({"waiting": word}, ("ImageCannotBePulled", f"mnist-worker-1: {word}"))
+        for word in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+    ),
     (
         {"waiting": "CrashLoopBackOff", "waiting_message": "back-off 10s", "restarts": 3},
         ("ContainerCrashes", "mnist-worker-1 has crashed 3 times: back-off 10s"),
@@ -246,3 +249,9 @@ def test_news_are_told_once() -> None:
     assert (
         reasons(plan(told_so(job, first.status), Children(all_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS)) == []
     )
+
+
+def test_another_reason_is_news() -> None:
+    job = a_job(workers=2)
+    job = told_so(job, plan(job, Children(), T0).status)
+    assert reasons(plan(job, Children(all_pods(job, phase="Pending")), T0)) == ["WaitingForAddresses"]

@@ -8,7 +8,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from paddle_operator.kube.controller import Controller
@@ -64,7 +64,7 @@ class Manager:
                 asyncio.TaskGroup() as parts,
             ):
                 followers = [parts.create_task(part) for part in self._followers()]
-                work = parts.create_task(self._until_stopped("work", self._sync_and_lead()))
+                work = parts.create_task(self._until_stopped("work", self._sync_and_lead))
                 await self._stopping.wait()
                 await self._drain(work)
                 await self._tell_last_events()
@@ -90,14 +90,14 @@ class Manager:
 
     def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
         for informer in self._informers:
-            yield self._until_stopped(f"informer of {informer.kind}", informer.run())
+            yield self._until_stopped(f"informer of {informer.kind}", informer.run)
         if self._recorder:
-            yield self._until_stopped("event recorder", self._recorder.run())
+            yield self._until_stopped("event recorder", self._recorder.run)
 
-    async def _until_stopped(self, name: str, part: Coroutine[Any, Any, None]) -> None:
+    async def _until_stopped(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
         """Only a stop is a good reason to end."""
         try:
-            await part
+            await part()
         except (KubeError, LostLease) as error:
             raise Died(f"{name}: {error}") from error
         except Exception as error:

@@ -1,0 +1,91 @@
+"""Jobs that the Go operator left: taken over without touching a pod, and run to their end."""
+
+import pytest
+
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.plan.job import plan
+from paddle_operator.plan.views import Children, Job
+from tests.support.jobs import (
+    GO_FINALIZER,
+    T0,
+    a_go_barrier,
+    a_job,
+    a_pod,
+    all_pods,
+    all_services,
+    creates,
+    deletes,
+    patches,
+    replaced,
+    scaled,
+    told_so,
+    why_not_running,
+    without,
+    writes_of,
+)
+
+# Take-over from the Go operator
+
+
+def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
+    job = a_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
+    pods = all_pods(job, ours=False, **told)
+    return job, Children(pods, (a_go_barrier(job),), all_services(job, ours=False))
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
+def test_a_job_of_the_go_operator_is_taken_over_and_nothing_of_it_is_touched(intranet: str) -> None:
+    job, children = from_go(intranet)
+    desired = plan(job, children, T0)
+    assert desired.status.phase == "Running"
+    assert patches(desired) == {"mnist": {"metadata": {"finalizers": [], "resourceVersion": "7"}}}
+    assert len(writes_of(desired)) == 1
+    assert desired.status.attempt == 0
+
+
+def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
+    job, children = from_go(phase="Pending", address="10.0.0.1", waiting="CreateContainerConfigError")
+    assert list(patches(plan(job, children, T0))) == ["mnist"]
+
+
+def test_a_job_of_the_go_operator_is_completed_though_its_servers_never_exit() -> None:
+    job, children = from_go()
+    done = [a_pod(job, "worker", index, exit_code=0, ours=False) for index in range(2)]
+    desired = plan(job, replaced(children, *done), T0)
+    assert desired.status.phase == "Completed"
+    assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
+
+
+def test_a_job_that_the_go_operator_left_half_made_is_made_anew() -> None:
+    """Its pods wait for Services and a ConfigMap that nobody will make."""
+    job, children = from_go(phase="Pending")
+    half = Children(children.pods[:2], (), children.services[:2])
+    desired = plan(job, half, T0)
+    assert sorted(deletes(desired)) == ["mnist-ps-0", "mnist-worker-0"]
+    assert creates(desired) == ["mnist-worker-1"]
+
+
+def test_pods_of_the_go_operator_that_run_get_no_barrier_of_ours() -> None:
+    job, children = from_go()
+    assert creates(plan(job, Children(children.pods), T0)) == []
+
+
+def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> None:
+    job, children = from_go(intranet="Service")
+    desired = plan(job, without(children, "mnist-worker-1"), T0)
+    assert desired.status.attempt == 1
+    again = plan(told_so(job, desired.status), children, T0)
+    assert deletes(again, CONFIG_MAPS) == ["mnist"]
+    assert len(deletes(again, PODS)) == 3
+    assert deletes(again, SERVICES) == []  # they serve our pods as well
+    fresh = plan(told_so(job, desired.status), Children(services=children.services), T0)
+    assert len(creates(fresh, PODS)) == 3
+    assert creates(fresh, SERVICES) == []
+
+
+def test_another_number_of_pods_in_a_job_of_the_go_operator_restarts_it() -> None:
+    """Its ConfigMap does not say for how many it was written."""
+    job, children = from_go()
+    fewer = plan(scaled(job, worker=1), children, T0)
+    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1: ")
+    assert plan(scaled(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1
