@@ -22,6 +22,7 @@ from testbed.request import RequestError, send
 
 CHECKOUT = Path(__file__).parent.parent
 END_SECONDS = 5.0
+DELETE_TRIES = 5  # many pods may take longer than a request may; each try goes on with those that are left
 
 Told = dict[str, float]
 
@@ -45,6 +46,11 @@ class Program:
         if not line:
             raise ProgramError(f"the program {self._name} ended with code {await self._process.wait()} and no figure")
         return msgspec.json.decode(line, type=Told)
+
+    def go(self) -> None:
+        """Tell it to go on."""
+        assert self._process.stdin
+        self._process.stdin.write(b".")
 
     def stop(self) -> None:
         """Ask it to end."""
@@ -134,10 +140,13 @@ class Bed:
             await process.wait()
 
     async def delete_pods(self, purpose: str) -> None:
-        """All pods of a namespace, at once and without grace. Raises RequestError."""
-        url = f"{self._control_plane.server}/api/v1/namespaces/{self._namespaces[purpose]}/pods"
-        token = self._control_plane.credentials.token_of("tester-1")
+        """All pods of a namespace, without grace. Raises RequestError."""
+        control_plane = self._control_plane
+        url = f"{control_plane.server}/api/v1/namespaces/{self._namespaces[purpose]}/pods"
+        token = control_plane.credentials.token_of("tester-1")
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        reply = await asyncio.to_thread(send, "DELETE", url, body=options, token=token, trust=self._control_plane.trust)
-        if not reply.ok:
-            raise RequestError(f"DELETE {url}: {reply.body.decode(errors='replace')} ({reply.status})")
+        for _ in range(DELETE_TRIES):
+            reply = await asyncio.to_thread(send, "DELETE", url, body=options, token=token, trust=control_plane.trust)
+            if reply.ok:
+                return
+        raise RequestError(f"DELETE {url}: {reply.body.decode(errors='replace')} ({reply.status})")

@@ -8,10 +8,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.bed import Bed, ProgramError, Told
+from bench.bed import Bed, Program, ProgramError, Told
 from bench.program import resident_megabytes
 from bench.programs.burst import Burst
 from bench.programs.copy import Copy
@@ -34,6 +35,7 @@ class Size:
     """How much each figure is measured on."""
 
     created: int = 1_000
+    slices: int = 10
     watched: int = 1_000
     patches: int = 4  # of each pod
     bursts: int = 10
@@ -42,12 +44,13 @@ class Size:
     cached: int = 100_000
 
 
-QUICK = Size(created=100, watched=100, patches=2, bursts=2, made=100, synced=500, cached=1_000)
+QUICK = Size(created=100, slices=5, watched=100, patches=2, bursts=2, made=100, synced=500, cached=1_000)
 LAST_EVENT_SECONDS = 60.0  # after the last write
 LISTED: tuple[Literal["pages", "bare", "stream"], ...] = ("pages", "bare", "stream")
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
+FIRST_POD: dict[Side, int] = {"ours": 0, "bare": 50_000}  # by number: the names of the two must differ
 NAMESPACES = ("idle", "create", "watch", "cache")
 
 
@@ -77,17 +80,38 @@ def wait_until_ready(port: int) -> None:
 async def create(bed: Bed, size: Size, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        told: dict[str, Told] = {}
-        for by in turns_of(turn):
-            told[by] = await bed.run("create", Create(**bed.place("create"), by=by, pods=size.created))
+        told = await created(bed, size)
+        await bed.delete_pods("create")
+        for by, which in (("ours", "create"), ("bare", "create_bare")):
             note(bed, f"create, {by}, round {turn + 1} of {rounds}", told[by])
-            await bed.delete_pods("create")
+            samples[f"{which}_rate"].append(told[by]["rate"])
+            samples[f"{which}_cpu"].append(told[by]["cpu"])
         samples["create_share"].append(100 * told["ours"]["rate"] / told["bare"]["rate"])
-        samples["create_rate"].append(told["ours"]["rate"])
-        samples["create_bare_rate"].append(told["bare"]["rate"])
-        samples["create_cpu"].append(told["ours"]["cpu"])
-        samples["create_bare_cpu"].append(told["bare"]["cpu"])
     return samples
+
+
+async def created(bed: Bed, size: Size) -> dict[str, Told]:
+    """What the two sides needed for as many pods each, slice by slice in turn."""
+    place, pods = bed.place("create"), size.created // size.slices
+    sides: dict[str, Program] = {}
+    slices: dict[str, list[Told]] = {"ours": [], "bare": []}
+    async with AsyncExitStack() as stack:
+        for by, first in FIRST_POD.items():
+            options = Create(**place, by=by, first=first, slices=size.slices, pods=pods)
+            sides[by] = await stack.enter_async_context(bed.measuring("create", options))
+            await sides[by].told()  # it is ready
+        for turn in range(size.slices):
+            for by in turns_of(turn):
+                sides[by].go()
+                slices[by].append(await sides[by].told())
+    made = size.slices * pods
+    return {
+        by: {
+            "rate": made / sum(each["seconds"] for each in told),
+            "cpu": sum(each["cpu"] for each in told) / made * 1e6,
+        }
+        for by, told in slices.items()
+    }
 
 
 async def watch(bed: Bed, size: Size, rounds: int) -> Samples:

@@ -29,22 +29,45 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
 
 
+class Starter:
+    """The process that started us, at the other end of standard input."""
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self._leave = leave
+        self._words = asyncio.Semaphore(0)
+
+    async def word(self) -> None:
+        """Wait until it says that we may go on."""
+        await self._words.acquire()
+
+    def hear(self) -> None:
+        said = os.read(sys.stdin.fileno(), 100)
+        for _ in said:
+            self._words.release()
+        if not said:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._leave()
+
+
 O = TypeVar("O", bound=Options)  # noqa: E741
+Work = Callable[[O, Starter], Coroutine[Any, Any, None]]
 
 
-def run(options: type[O], work: Callable[[O], Coroutine[Any, Any, None]]) -> None:
+def run(options: type[O], work: Work[O]) -> None:
     """Be a program: do the work with the options that were given on the command line."""
-    uvloop.run(_work_until_left(work(msgspec.json.decode(sys.argv[1], type=options))))
+    uvloop.run(_work_until_left(work, msgspec.json.decode(sys.argv[1], type=options)))
 
 
-async def _work_until_left(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    loop.add_reader(sys.stdin.fileno(), task.cancel)  # nobody writes there: to be readable is to be closed
-    try:
-        await asyncio.wait_for(task, DEADLINE_SECONDS)
-    finally:
-        loop.remove_reader(sys.stdin.fileno())
+async def _work_until_left(work: Work[O], asked: O) -> None:
+    leaving = asyncio.Event()
+    starter = Starter(leaving.set)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), starter.hear)
+    task, left = asyncio.ensure_future(work(asked, starter)), asyncio.ensure_future(leaving.wait())
+    await asyncio.wait((task, left), timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        sys.exit("left before everything was measured")
+    left.cancel()
+    await task
 
 
 def tell(**figures: float) -> None:

@@ -4,7 +4,7 @@ That is how a follower sees a large cluster, whose pods thousands of kubelets re
 """
 
 from bench.etcd import Etcd
-from bench.program import Options, each, run, tell
+from bench.program import Options, Starter, each, run, tell
 
 
 class Burst(Options, frozen=True, kw_only=True):
@@ -13,7 +13,7 @@ class Burst(Options, frozen=True, kw_only=True):
     turns: int
 
 
-async def burst(asked: Burst) -> None:
+async def burst(asked: Burst, _: Starter) -> None:
     async with Etcd.at(asked.etcd) as etcd:
         stored = await etcd.pods(asked.namespace, asked.pods)
         for _ in range(asked.turns):

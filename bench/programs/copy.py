@@ -2,7 +2,7 @@
 
 from bench.etcd import OPERATIONS, Etcd, Pair, copy_of
 from bench.pods import PODS_PER_JOB, key_of
-from bench.program import Options, each, run, tell
+from bench.program import Options, Starter, each, run, tell
 
 TELL_EVERY = 5_000
 
@@ -14,7 +14,7 @@ class Copy(Options, frozen=True, kw_only=True):
     end: int
 
 
-async def copy(asked: Copy) -> None:
+async def copy(asked: Copy, _: Starter) -> None:
     assert asked.originals % PODS_PER_JOB == 0, f"{asked.originals} pods are not whole jobs"
     async with Etcd.at(asked.etcd) as etcd:
         stored = {

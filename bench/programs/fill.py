@@ -1,7 +1,7 @@
 """Makes pods that run on nodes that are not there: created by the operator's hand, reported by a kubelet's."""
 
 from bench.pods import key_of, running, worker
-from bench.program import Options, client_of, each, run, tell
+from bench.program import Options, Starter, client_of, each, run, tell
 from paddle_operator.kube.objects import PODS
 
 TELL_EVERY = 5_000
@@ -13,7 +13,7 @@ class Fill(Options, frozen=True, kw_only=True):
     end: int
 
 
-async def fill(asked: Fill) -> None:
+async def fill(asked: Fill, _: Starter) -> None:
     async with client_of(asked) as operator, client_of(asked, "kubelet") as kubelet:
 
         async def make(number: int) -> None:

@@ -1,7 +1,7 @@
 """Writes the status of pods again and again, as kubelets do: each write is one event for whoever watches."""
 
 from bench.pods import key_of, running
-from bench.program import Options, client_of, each, run, tell
+from bench.program import Options, Starter, client_of, each, run, tell
 from paddle_operator.kube.objects import PODS
 
 
@@ -10,7 +10,7 @@ class Patch(Options, frozen=True, kw_only=True):
     turns: int  # an even number, so that the first of the next run changes something, too
 
 
-async def patch(asked: Patch) -> None:
+async def patch(asked: Patch, _: Starter) -> None:
     assert asked.turns % 2 == 0, f"{asked.turns} turns are not even"
     async with client_of(asked, "kubelet") as kubelet:
         for turn in range(asked.turns):

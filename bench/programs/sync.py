@@ -5,7 +5,7 @@ import gc
 import time
 from typing import Literal
 
-from bench.program import Options, bare_session, client_of, peak_megabytes, resident_megabytes, run, tell
+from bench.program import Options, Starter, bare_session, client_of, peak_megabytes, resident_megabytes, run, tell
 from paddle_operator.kube.client import PAGE_SIZE, Client, Scope
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
@@ -18,7 +18,7 @@ class Sync(Options, frozen=True, kw_only=True):
     pods: int
 
 
-async def sync(asked: Sync) -> None:
+async def sync(asked: Sync, _: Starter) -> None:
     if asked.by == "bare":
         await bare(asked)
         return

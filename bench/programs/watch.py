@@ -10,7 +10,7 @@ from typing import Literal
 
 import aiohttp
 
-from bench.program import Options, bare_session, client_of, run, tell
+from bench.program import Options, Starter, bare_session, client_of, run, tell
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Added, Deleted, Modified
@@ -109,7 +109,7 @@ async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
     return since
 
 
-async def watch(asked: Watch) -> None:
+async def watch(asked: Watch, _: Starter) -> None:
     await {"ours": ours, "bare": bare}[asked.by](asked)
 
 

@@ -6,7 +6,7 @@ from bench.ranges import ranges
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
 
-FEW = Size(created=20, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
+FEW = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
 
 
 async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPlane) -> None:

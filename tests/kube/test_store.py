@@ -95,6 +95,17 @@ def test_what_we_deleted_is_not_revived_by_older_news() -> None:
     assert store.get(Key("default", "a")) == thing("a", "2", 8)
 
 
+def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_in_between() -> None:
+    store: Store[Thing] = Store()
+    store.put(thing("a", "1", 5))
+    store.bury(Key("default", "a"), "1")  # the list below was taken at 6; then somebody wrote at 7; then we deleted
+    relist = store.relist(6)
+    relist.saw(thing("a", "1", 5))
+    relist.finish(6)
+    store.put(thing("a", "1", 7))
+    assert store.get(Key("default", "a")) is None
+
+
 def test_a_server_whose_data_went_back_in_time_is_believed() -> None:
     store: Store[Thing] = Store()
     store.put(thing("a", "1", 50))
@@ -208,4 +219,4 @@ class StoreLife(RuleBasedStateMachine):
 
 
 TestStoreLife = StoreLife.TestCase
-TestStoreLife.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestStoreLife.settings = settings(max_examples=400, stateful_step_count=30, deadline=None)

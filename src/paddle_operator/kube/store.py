@@ -56,7 +56,8 @@ class Store(Generic[V]):
         self._objects: dict[Key, V] = {}
         self._indexes: list[Index[V]] = []
         self._listeners: list[Listener[V]] = []
-        self._buried: set[str] = set()  # UIDs that we deleted and whose end the server has not told yet
+        # UIDs that we deleted and whose end the server has not told yet, with the version that we knew.
+        self._buried: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -88,7 +89,7 @@ class Store(Generic[V]):
 
     def remove(self, key: Key, uid: str, lane: Lane = Lane.LIVE) -> bool:
         """The server has said that this very object is gone; one that has its name since is another."""
-        self._buried.discard(uid)
+        self._buried.pop(uid, None)
         old = self._objects.get(key)
         if old is None or old.uid != uid:
             return False
@@ -97,8 +98,9 @@ class Store(Generic[V]):
 
     def bury(self, key: Key, uid: str) -> None:
         """We have deleted it ourselves: gone before the server's word of it comes, and older news do not revive it."""
-        if self.remove(key, uid):
-            self._buried.add(uid)
+        old = self._objects.get(key)
+        if old is not None and self.remove(key, uid):
+            self._buried[uid] = old.version
 
     def relist(self, version: int | None = None) -> "Relist[V]":
         """Begin to take in a full list; its version is known now or only when it ends."""
@@ -160,5 +162,7 @@ class Relist(Generic[V]):
         gone = [had for had in store if had.key not in self._seen and (had.version <= version or self._went_back)]
         for had in gone:
             store.remove(had.key, had.uid, Lane.RELIST)
-        store._buried -= self._buried_before - self._still_there  # of these the server has nothing more to tell
+        for uid in self._buried_before - self._still_there:
+            if store._buried.get(uid, version + 1) <= version:  # older than the list and not in it: nothing more comes
+                del store._buried[uid]
         store.version = version
