@@ -41,6 +41,7 @@ class Kubelet:
         self._lives: dict[str, Life] = {}  # by UID, so that a pod of the same name is another
         self._told: dict[str, bytes] = {}  # the status that the server has of each life
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}  # who waits until the news of a life are told
+        self._let_go: set[str] = set()  # pods whose objects we have asked the server to remove
 
     def pods_of(self, node: str) -> Collection[HollowPod]:
         return self._pods_of[node]
@@ -96,6 +97,7 @@ class Kubelet:
         if new is None:
             if old is not None:
                 self._forget(old.uid)
+                self._let_go.discard(old.uid)
         elif new.spec.node_name in self._nodes and (old is None or new.asks_otherwise_than(old)):
             if life := self._lives.get(new.uid):
                 life.nudge(self._now())
@@ -110,10 +112,11 @@ class Kubelet:
         if not pod.finished and not await self._live(pod, node):
             return
         self._forget(pod.uid)
-        if pod.being_deleted:
+        if pod.being_deleted and pod.uid not in self._let_go:
             # Also with grace 0, with which the API server deletes at once: a client that went away in the middle of its
             # request leaves such a pod behind, and kubelet is who finishes it.
             left = await self._client.delete(PODS, key, uid=pod.uid, grace_seconds=0)
+            self._let_go.add(pod.uid)
             self.pods.deleted(key, pod.uid, left)
 
     async def _live(self, pod: HollowPod, node: HollowNode) -> bool:

@@ -16,7 +16,7 @@ class Burst(Options, frozen=True, kw_only=True):
 async def burst(asked: Burst, _: Starter) -> None:
     async with Etcd.at(asked.etcd) as etcd:
         stored = await etcd.pods(asked.namespace, asked.pods)
-        for _ in range(asked.turns):
+        for _turn in range(asked.turns):
             await each(range(asked.pods), lambda number: etcd.put(stored[number]))
     tell(events=asked.pods * asked.turns)
 

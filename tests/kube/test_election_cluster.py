@@ -173,7 +173,8 @@ async def test_a_leader_cut_off_at_a_random_moment_is_replaced_and_never_doubled
     assert len(offices) <= ROUNDS + 1, "an ousted leader never wrote again before it was elected again"
     assert all("lease" in death for death in one.died + two.died)
     created = [write.name for write in work if write.code == 201]
-    assert len(created) == len(set(created)) == len(made)
+    assert len(created) == len(set(created))
+    assert {answer_to(order).name for order in made} <= set(created)  # the last order may have been cut off unnoted
 
 
 async def until_done(client: Client, namespace: str, made: list[Key]) -> None:

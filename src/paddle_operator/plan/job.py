@@ -123,10 +123,9 @@ def complete(world: World, now: datetime) -> Plan:
         start_time=status.start_time or ended_at,  # so short that we never saw it run
         completion_time=ended_at,
     )
-    succeeded = (
-        f"all {sum(len(world.seats[role]) for role in world.deciders)} {'workers' if world.spec.worker else 'pods'}"
-    )
-    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", f"{succeeded} have succeeded", now)
+    many, who = sum(len(world.seats[role]) for role in world.deciders), "worker" if world.spec.worker else "pod"
+    succeeded = f"all {many} {who}s have succeeded" if many > 1 else f"the {who} has succeeded"
+    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
     return finish(world, Phase.COMPLETED, ended, status, now)
 
 
