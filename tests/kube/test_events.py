@@ -46,6 +46,7 @@ class Desk:
     """A recorder behind a proxy, and what the server has of its news; time passes when a test says so."""
 
     def __init__(self, control_plane: ControlPlane, proxy: FaultProxy, client: Client, namespace: str) -> None:
+        self._sending: Recorder | None = None
         self.clock = FakeClock()
         self.proxy = proxy
         self.client = client
@@ -69,7 +70,9 @@ class Desk:
     async def running_recorder(self) -> AsyncIterator[Recorder]:
         async with self.recorder() as recorder:
             running = asyncio.ensure_future(recorder.run())
+            self._sending = recorder
             yield recorder
+            self._sending = None
             assert not running.done()
             running.cancel()
             await asyncio.wait((running,))
@@ -88,6 +91,12 @@ class Desk:
         async with asyncio.timeout(30):
             while (await self.told()) != expected:
                 await self.clock.advance(second)
+            while self._busy():  # the server knows before the recorder knows that it knows
+                await asyncio.sleep(0.001)
+
+    def _busy(self) -> bool:
+        sending = self._sending
+        return sending is not None and (sending._one_at_a_time.locked() or sending._news.is_set())
 
     @property
     def writes(self) -> list[str]:
@@ -198,6 +207,22 @@ async def test_news_that_come_again_after_a_long_time_are_counted_on(desk: Desk)
         recorder.normal(desk.about, "Placed", "a node was found")
         await recorder.flush()
     assert await desk.told() == {"a node was found": 2}
+
+
+async def test_news_that_must_not_be_lost_are_there_when_tell_returns_and_are_sent_once(desk: Desk) -> None:
+    async with desk.running_recorder() as recorder:
+        await recorder.tell(desk.about, "Completed", "all workers have succeeded")
+        assert await desk.told() == {"all workers have succeeded": 1}
+        await recorder.flush()
+    assert len(desk.proxy.seen(verb="create", resource="events")) == 1
+
+
+async def test_news_that_could_not_be_told_at_once_are_told_later(desk: Desk) -> None:
+    desk.proxy.deny()
+    async with desk.running_recorder() as recorder:
+        await recorder.tell(desk.about, "Completed", "all workers have succeeded", warning=True)
+        desk.proxy.heal()
+        await desk.until_told({"all workers have succeeded": 1}, second=1)
 
 
 async def test_a_process_that_is_started_again_does_not_tell_the_same_twice(desk: Desk) -> None:

@@ -87,6 +87,14 @@ def test_what_is_leaving_already_is_left_alone() -> None:
     assert writes_of(plan(kept, Children(pods), T0)) == []
 
 
+def test_many_services_go_in_one_request() -> None:
+    job = a_job("mnist", workers=3, intranet="Service", phase="Completed")
+    services = all_services(job)
+    assert writes_of(plan(job, Children((), services=services), T0)) == [
+        DeleteAll(SERVICES, "paddle-system", f"batch.paddlepaddle.org/job-uid={UID}")
+    ]
+
+
 def test_services_of_the_go_operator_go_as_well() -> None:
     job = a_job(workers=1, phase="Completed")
     services = (a_service(job, "worker", 0, ours=False),)

@@ -174,11 +174,13 @@ class Model:
         there[found.name] = msgspec.structs.replace(found, terminating=True)
 
     def _delete_all(self, write: DeleteAll) -> None:
-        assert (write.kind, write.namespace) == (PODS, self.job.key.namespace)
+        kinds: dict[str, dict[str, Any]] = {PODS.plural: self.pods, SERVICES.plural: self.services}
+        assert write.namespace == self.job.key.namespace
         assert write.labels == f"{JOB_UID_LABEL}={self.job.uid}"
-        for pod in self.pods.values():
-            assert pod.ours or pod.terminating, "a pod without our label would stay"
-            self.pods[pod.name] = msgspec.structs.replace(pod, terminating=True)
+        there = kinds[write.kind.plural]
+        for child in there.values():
+            assert child.ours or child.terminating, "what has not our label would stay"
+            there[child.name] = msgspec.structs.replace(child, terminating=True)
 
     def _collect_garbage(self) -> None:
         for there in (self.pods, self.config_maps, self.services):

@@ -91,10 +91,14 @@ class Recorder:
         series = self._series[news]
         if series.told or series.sending:
             return  # it is known already; the count follows
+        series.sending = True  # already now: `run` has heard of it, too
         try:
             await within(self._clock, PATIENCE_SECONDS, self._send(news, series))
         except (KubeError, TimeoutError) as error:
             log.debug("could not send an event at once", extra={"why": str(error) or "no answer"})
+            self._news.set()
+        finally:
+            series.sending = False
 
     def _note(self, news: _News) -> None:
         series = self._series.get(news)

@@ -5,11 +5,12 @@ log stay. So no pod of a finished job goes on holding a GPU.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from paddle_operator.api.paddlejob import PaddleJobSpec
-from paddle_operator.kube.objects import PODS, SERVICES
+from paddle_operator.kube.objects import PODS, SERVICES, Resource
 from paddle_operator.plan.names import JOB_UID_LABEL
-from paddle_operator.plan.views import Children, Job, PodView
+from paddle_operator.plan.views import Children, ChildView, Job, PodView
 from paddle_operator.plan.writes import Delete, DeleteAll, Patch, Write
 
 FEW = 2  # deleted one by one; more of them in one request
@@ -17,25 +18,25 @@ FEW = 2  # deleted one by one; more of them in one request
 
 def clean_up(job: Job, spec: PaddleJobSpec, children: Children, phase: str) -> Iterator[Write]:
     if spec.cleans(phase):
-        yield from removed(job, children.pods)
-        yield from (Delete(SERVICES, each.key, each.uid) for each in children.services if not each.terminating)
+        yield from removed(job, PODS, children.pods)
+        yield from removed(job, SERVICES, children.services)
     else:
         yield from _stopped(children.pods)
 
 
-def removed(job: Job, pods: Iterable[PodView]) -> Iterator[Write]:
-    """All pods of a job, the highest index first where they go one by one."""
-    there = [pod for pod in pods if not pod.terminating]
-    if len(there) > FEW and all(pod.ours for pod in there):
-        yield DeleteAll(PODS, job.key.namespace, f"{JOB_UID_LABEL}={job.uid}")
+def removed(job: Job, kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
+    """All children of a kind, the highest index first where they go one by one."""
+    there = [child for child in children if not child.terminating]
+    if len(there) > FEW and all(child.ours for child in there):
+        yield DeleteAll(kind, job.key.namespace, f"{JOB_UID_LABEL}={job.uid}")
     else:
-        yield from one_by_one(there)
+        yield from one_by_one(kind, there)
 
 
-def one_by_one(pods: Iterable[PodView]) -> Iterator[Write]:
-    for pod in sorted(pods, key=lambda pod: (len(pod.name), pod.name), reverse=True):
-        if not pod.terminating:
-            yield Delete(PODS, pod.key, pod.uid)
+def one_by_one(kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
+    for child in sorted(children, key=lambda child: (len(child.name), child.name), reverse=True):
+        if not child.terminating:
+            yield Delete(kind, child.key, child.uid)
 
 
 def _stopped(pods: Iterable[PodView]) -> Iterator[Write]:

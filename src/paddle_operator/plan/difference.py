@@ -39,7 +39,7 @@ def superfluous(world: World) -> Iterator[Write]:
     if barrier and not world.released and not barrier.terminating:
         yield Delete(CONFIG_MAPS, barrier.key, barrier.uid)
     alone = len(world.leftovers) == len(world.children.pods)  # a restart replaces them all
-    yield from removed(world.job, world.leftovers) if alone else one_by_one(world.leftovers)
+    yield from removed(world.job, PODS, world.leftovers) if alone else one_by_one(PODS, world.leftovers)
     wanted = world.places if world.spec.intranet is Intranet.SERVICE else {}
     for each in world.children.services:
         if each.ours and not each.terminating and each.name not in wanted:

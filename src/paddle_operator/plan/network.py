@@ -13,7 +13,7 @@ from typing import Any
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND, Intranet, Role
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.plan.names import ATTEMPT, POD_NAME_LABEL, pod_name
+from paddle_operator.plan.names import ATTEMPT, JOB_UID_LABEL, POD_NAME_LABEL, pod_name
 from paddle_operator.plan.views import Job, PodView
 from paddle_operator.plan.world import World
 
@@ -110,6 +110,7 @@ def service(job: Job, role: Role, index: int) -> Manifest:
         "metadata": {
             "name": name,
             "namespace": job.key.namespace,
+            "labels": {JOB_UID_LABEL: job.uid},
             "annotations": {ATTEMPT: str(job.status.attempt)},
             "ownerReferences": [owner_of(job)],
         },

@@ -1,0 +1,45 @@
+"""What a job costs the API server, from its own audit log: N + c writes and a wake-up a pod; idle, none at all."""
+
+import asyncio
+
+import pytest
+
+from tests.conftest import say
+from tests.stories.jobs import a_job
+from tests.stories.stage import OPERATOR, Stage
+
+PODS = 24
+FEW = 15  # status, events, the ConfigMap and the clean-up together, however many pods there are
+
+
+@pytest.mark.parametrize(("intranet", "writes_per_pod"), [("PodIP", 2), ("Service", 3)])
+async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
+    stage: Stage, pytestconfig: pytest.Config, intranet: str, writes_per_pod: int
+) -> None:
+    async with stage.control_plane.audit.recording() as writes:
+        await stage.submit(a_job("wide", ps=4, workers=PODS - 4, intranet=intranet, cleanPodPolicy="Always"))
+        await stage.phase("wide", "Running")
+        await stage.exits("wide-worker-*")
+        await stage.phase("wide", "Completed")
+        await stage.until_pods(lambda pods: not pods)
+        await asyncio.sleep(0.5)  # what comes late is counted, too
+    ours = writes.by(OPERATOR)
+    counts = {f"{verb} {target}": count for (_, verb, target), count in ours.counted().items()}
+    say(pytestconfig, f"budget, {intranet}, {PODS} pods: {len(ours)} writes: {counts}")
+    assert counts["create pods"] == PODS
+    assert counts.get("patch pods", 0) <= PODS
+    assert len(ours) <= writes_per_pod * PODS + FEW
+
+
+async def test_running_and_finished_jobs_cost_nothing(stage: Stage) -> None:
+    names = [f"job-{number}" for number in range(10)]
+    await stage.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
+    for name in names:
+        await stage.phase(name, "Running")
+    await stage.exits("job-[0-4]-worker-*")
+    for name in names[:5]:
+        await stage.phase(name, "Completed")
+    await asyncio.sleep(2)  # counters may follow within a second
+    async with stage.control_plane.audit.recording() as writes:
+        await asyncio.sleep(5)
+    assert list(writes.by(OPERATOR)) == []
