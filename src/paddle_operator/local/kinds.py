@@ -5,6 +5,7 @@ The list is closed. What is built in stands in builtin.py; a custom kind is made
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from paddle_operator.kube.errors import Cause
@@ -22,11 +23,14 @@ def nothing_more(_new: Manifest, _old: Manifest | None) -> list[Cause]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`; a wide one is shown with `-o wide` only."""
+    """A column of `kubectl get`; a wide one is shown with `-o wide` only.
+
+    `of` gives the cell as it is at an instant, since ages are told by the server.
+    """
 
     name: str
-    type: str  # string, integer or date
-    of: Callable[[Manifest], object]
+    type: str  # string, integer, number, boolean or date
+    of: Callable[[Manifest, datetime], object]
     wide: bool = False
 
 
@@ -39,7 +43,7 @@ class Scale:
     selector_path: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one object a kind, so that what is derived of it can be kept by it
 class Kind:
     group: str  # empty for the core
     version: str
