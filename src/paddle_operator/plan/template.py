@@ -26,10 +26,10 @@ def accelerated(container: Manifest) -> bool:
     """Whether it asks for a device: a resource with a vendor in its name, as nvidia.com/gpu, or a claim."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return bool(resources.get("claims")) or any(_is_device(name) and str(asked[name]) != "0" for name in asked)
+    return bool(resources.get("claims")) or any(is_device(name) and str(asked[name]) != "0" for name in asked)
 
 
-def _is_device(resource: str) -> bool:
+def is_device(resource: str) -> bool:
     vendor, _, name = resource.partition("/")
     return bool(name) and vendor not in ("kubernetes.io", "rdma")  # rdma/hca is a network card
 
