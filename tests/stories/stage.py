@@ -67,8 +67,10 @@ class NotingClient(Client):
         super().__init__(*arguments, **named)
         self.created: list[Manifest] = []
 
-    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False) -> T:
-        created = await super().create(kind, manifest, dry_run=dry_run)
+    async def create(
+        self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False
+    ) -> T:
+        created = await super().create(kind, manifest, dry_run=dry_run, strict=strict)
         if kind.plural != "events":
             self.created.append(manifest)
         return created

@@ -22,7 +22,15 @@ from paddle_operator.kube.connection import Connection
 from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
 from paddle_operator.kube.failures import foreign, refused, unreachable
 from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
-from paddle_operator.kube.wire import Page, Unreadable, read_changes, read_one, read_page
+from paddle_operator.kube.wire import (
+    Page,
+    Unreadable,
+    read_changes,
+    read_manifest,
+    read_manifests,
+    read_one,
+    read_page,
+)
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -111,6 +119,17 @@ class Client:
         about = f"get {kind} {key}"
         return read_one(kind, await self._send(_Call("get", about, "GET", kind.path(key))))
 
+    async def manifest(self, kind: Resource[Any], key: Key) -> Manifest:
+        """The object with everything that it has, for who wants to show it."""
+        body = await self._send(_Call("get", f"get {kind} {key}", "GET", kind.path(key)))
+        return read_manifest(body)
+
+    async def manifests(self, kind: Resource[Any], scope: Scope = EVERYTHING) -> list[Manifest]:
+        """All objects with everything that they have; in one piece, so for people and not for caches."""
+        about = f"list {kind} in {scope.namespace or 'all namespaces'}"
+        path = kind.path(namespace=scope.namespace)
+        return read_manifests(await self._send(_Call("list", about, "GET", path, scope.params)))
+
     async def pages(
         self, kind: Resource[T], scope: Scope = EVERYTHING, size: int = PAGE_SIZE
     ) -> AsyncGenerator[Page[T]]:
@@ -179,11 +198,25 @@ class Client:
 
     # Writing
 
-    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False) -> T:
-        """The object as stored. Raises AlreadyExists, or what quota, admission and schema have to say."""
+    async def create(
+        self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False
+    ) -> T:
+        """The object as stored. Raises AlreadyExists, or what quota, admission and schema have to say.
+
+        With `strict` a field that the server does not know is refused, and not dropped.
+        """
         key = _key_of(kind, manifest)
-        path = kind.path(namespace=key.namespace)
-        return await self._write("create", kind, key, "POST", manifest, path=path, dry_run=dry_run, repeatable=False)
+        return await self._write(
+            "create",
+            kind,
+            key,
+            "POST",
+            manifest,
+            path=kind.path(namespace=key.namespace),
+            params={"fieldValidation": "Strict"} if strict else None,
+            dry_run=dry_run,
+            repeatable=False,
+        )
 
     async def replace(self, kind: Resource[T], manifest: Manifest) -> T:
         """The object as stored. Raises Conflict where the manifest's resourceVersion is not the newest."""

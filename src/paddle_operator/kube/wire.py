@@ -6,12 +6,12 @@ breaks. The quick way decodes everything in one C call; only when that fails is 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any, Generic
 
 import msgspec
 
 from paddle_operator.kube.errors import Garbled
-from paddle_operator.kube.objects import Change, ListMeta, Meta, Object, Resource, T
+from paddle_operator.kube.objects import Change, ListMeta, Manifest, Meta, Object, Resource, T
 
 _UNFIT = (msgspec.DecodeError, UnicodeDecodeError)  # msgspec does not wrap what it meets inside a string
 
@@ -49,6 +49,17 @@ def read_one(kind: Resource[T], body: bytes) -> T:
         return kind.one.decode(body)
     except _UNFIT as problem:
         raise _garbled(kind, problem) from None
+
+
+def read_manifest(body: bytes) -> Manifest:
+    return msgspec.json.decode(body, type=dict[str, Any])
+
+
+def read_manifests(body: bytes) -> list[Manifest]:
+    """The items of a list, each with the apiVersion and kind that a list leaves out."""
+    found = read_manifest(body)
+    own = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+    return [own | item for item in found.get("items") or ()]
 
 
 def read_page(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:

@@ -1,0 +1,7 @@
+"""What our exit codes mean; docs/local.md tells them to users."""
+
+COMPLETED = 0
+FAILED = 1  # the job ran and failed
+REFUSED = 2  # nothing was run: the command line, the YAML or the cluster does not allow it
+NOT_YET = 3  # the job goes on; we stopped waiting
+INTERRUPTED = 130  # Ctrl-C, as shells have it

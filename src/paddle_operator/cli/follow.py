@@ -1,0 +1,126 @@
+"""Follows one job: its status, its pods and what they print, until it has finished.
+
+What is seen is told to a Screen; nothing is printed here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.errors import KubeError, NotFound
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.objects import PODS, Pod
+from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.names import JOB_UID_LABEL, MAIN_CONTAINER
+from paddle_operator.plan.views import Job
+
+DRAIN_SECONDS = 5.0  # what a program printed last has been written when its pod ends; this is only a bound
+
+
+class Screen(Protocol):
+    def job(self, job: Job) -> None: ...
+    def pod(self, pod: Pod) -> None: ...
+    def gone(self, pod: Pod) -> None: ...
+    def line(self, pod: Pod, container: str, text: str) -> None: ...
+
+
+class Silent:
+    """Shows nothing, and remembers the job."""
+
+    def __init__(self, job: Job) -> None:
+        self.seen = job
+
+    def job(self, job: Job) -> None:
+        self.seen = job
+
+    def pod(self, pod: Pod) -> None: ...
+    def gone(self, pod: Pod) -> None: ...
+    def line(self, pod: Pod, container: str, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Container:
+    """One life of one container: started again, it has another log."""
+
+    pod_uid: str
+    name: str
+    restarts: int
+
+
+class Follower:
+    def __init__(self, client: Client, job: Job, screen: Screen, *, with_logs: bool = True) -> None:
+        self._client = client
+        self._key, self._uid = job.key, job.uid
+        self._screen = screen
+        self._with_logs = with_logs
+        self._jobs: Informer[StoredJob, Job] = Informer(
+            client, PADDLE_JOBS, Scope(job.key.namespace, fields=f"metadata.name={job.key.name}"), project=job_view
+        )
+        self._pods: Informer[Pod, Pod] = Informer(
+            client, PODS, Scope(job.key.namespace, labels=f"{JOB_UID_LABEL}={job.uid}")
+        )
+        self._finished: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+        self._logs: dict[Container, asyncio.Task[None]] = {}
+        self._jobs.store.listen(lambda old, new, _lane: self._job_changed(old, new))
+        self._pods.store.listen(lambda old, new, _lane: self._pod_changed(old, new))
+
+    async def until_finished(self) -> Job | None:
+        """The job as it ended; None where somebody has deleted it."""
+        async with self._following():
+            job = await asyncio.shield(self._finished)
+            if self._logs:
+                await asyncio.wait(self._logs.values(), timeout=DRAIN_SECONDS)
+            return job
+
+    @asynccontextmanager
+    async def _following(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each.run()) for each in (self._jobs, self._pods)]
+            self._group = group
+            await self._jobs.wait_synced()
+            if self._jobs.store.get(self._key) is None:
+                self._end(None)
+            try:
+                yield
+            finally:
+                for task in (*tasks, *self._logs.values()):
+                    task.cancel()
+
+    def _job_changed(self, _old: Job | None, new: Job | None) -> None:
+        if new is None or new.uid != self._uid:
+            self._end(None)
+            return
+        self._screen.job(new)
+        if new.finished:
+            self._end(new)
+
+    def _end(self, job: Job | None) -> None:
+        if not self._finished.done():
+            self._finished.set_result(job)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._screen.gone(old)
+            return
+        self._screen.pod(new)
+        statuses = (*new.status.init_container_statuses, *new.status.container_statuses)
+        for each in statuses:
+            container = Container(new.uid, each.name, each.restart_count)
+            started = each.state.running or each.state.terminated
+            if self._with_logs and started and container not in self._logs:
+                name = "" if each.name == MAIN_CONTAINER or len(statuses) == 1 else each.name
+                self._logs[container] = self._group.create_task(self._read(new, each.name, name))
+
+    async def _read(self, pod: Pod, container: str, shown: str) -> None:
+        try:
+            async with aclosing(self._client.logs(pod.key, container=container, follow=True)) as lines:
+                async for line in lines:
+                    self._screen.line(pod, shown, line.decode(errors="replace"))
+        except NotFound:
+            return  # it went before we could read: the job's status tells how it ended
+        except KubeError as error:
+            self._screen.line(pod, shown, f"(its log cannot be read: {error})")

@@ -1,0 +1,95 @@
+"""What a user decides about this machine for a job: folders behind images and volume claims, and a Python.
+
+It is written down in the state folder, as `docker build -t` would have it: the next run needs no flag.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paddle_operator
+from paddle_operator.cli.documents import CannotBeUsed, Document, devices_of
+from paddle_operator.cli.state import State
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.objects import Object, Resource
+from paddle_operator.local.images import register_image
+
+NODES = Resource("api/v1", "nodes", Object, namespaced=False)
+DOCKERFILE = "Dockerfile"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    images: dict[str, Path] = field(default_factory=dict)
+    build_args: dict[str, str] = field(default_factory=dict)
+    volumes: dict[str, Path] = field(default_factory=dict)
+    python: Path | None = None
+
+    @classmethod
+    def of(cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None) -> "Wishes":
+        """From the command line. Raises CannotBeUsed where a folder is not there or a flag is misspelt."""
+        wishes = cls(
+            _folders("--image", images), dict(_pairs("--build-arg", build_args)), _folders("--volume", volumes), python
+        )
+        for name, folder in wishes.images.items():
+            if not (folder / DOCKERFILE).is_file():
+                raise CannotBeUsed(f"--image {name}={folder}: there is no {DOCKERFILE} in that folder: write one")
+        if python and not os.access(python, os.X_OK):
+            raise CannotBeUsed(f"--python {python} is no program: give the path of a Python interpreter")
+        return wishes
+
+
+def _pairs(flag: str, given: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise CannotBeUsed(f"{flag} {each} is not of the form NAME=VALUE")
+        yield name, value
+
+
+def _folders(flag: str, given: Iterable[str]) -> dict[str, Path]:
+    found = {name: Path(value).expanduser().absolute() for name, value in _pairs(flag, given)}
+    for name, folder in found.items():
+        if not folder.is_dir():
+            raise CannotBeUsed(f"{flag} {name}={folder}: there is no such folder")
+    return found
+
+
+def image_folders() -> list[Path]:
+    """Where the demo images are: beside the sources in a checkout, inside the package where it is installed."""
+    package = Path(paddle_operator.__file__).parent
+    return [folder for folder in (package.parents[1] / "images", package / "images") if folder.is_dir()]
+
+
+def register(state: State, wishes: Wishes, namespace: str) -> None:
+    """Write the wishes down where the node looks."""
+    state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, folder in wishes.images.items():
+        register_image(state.images, name, folder)
+    for claim, folder in wishes.volumes.items():
+        place = state.volumes / namespace / claim
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_symlink():
+            place.unlink()
+        elif place.exists():
+            raise CannotBeUsed(f"--volume {claim}={folder}: the claim has files of its own in {place}: move them away")
+        place.symlink_to(folder)
+
+
+async def check_devices(client: Client, job: Document) -> None:
+    """Raises CannotBeUsed where the job asks for more devices than this machine has: it would wait for ever."""
+    asked = devices_of(job)
+    if not asked:
+        return
+    there: dict[str, int] = {}
+    for node in await client.manifests(NODES):
+        for name, number in (node.get("status", {}).get("allocatable") or {}).items():
+            if name in asked:
+                there[name] = max(there.get(name, 0), int(number))
+    for name, number in asked.items():
+        if number > there.get(name, 0):
+            raise CannotBeUsed(
+                f"the job asks for {number} {name}, and this machine has {there.get(name, 0)}: "
+                "run it with --cpu, or on a cluster that has them (--context)"
+            )

@@ -1,0 +1,85 @@
+"""`paddlejob`: one verb a file; what goes wrong is one sentence and an exit code, never a traceback."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from paddle_operator import __version__
+from paddle_operator.cli.delete import delete
+from paddle_operator.cli.describe import describe
+from paddle_operator.cli.documents import CannotBeUsed
+from paddle_operator.cli.events import events
+from paddle_operator.cli.exits import INTERRUPTED, REFUSED
+from paddle_operator.cli.get import get
+from paddle_operator.cli.logs import logs
+from paddle_operator.cli.run import run
+from paddle_operator.cli.screens import say, warn
+from paddle_operator.cli.state import AlreadyRuns
+from paddle_operator.cli.up import down, kubeconfig, up
+from paddle_operator.cli.wait import wait
+from paddle_operator.kube.errors import KubeError, Refused
+from paddle_operator.kube.manager import Died
+
+app = typer.Typer(
+    name="paddlejob",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Run PaddlePaddle training from one YAML: on this machine, or on a Kubernetes cluster.\n\n"
+    "Without --kubeconfig, --context or KUBECONFIG, commands are about the embedded cluster of this machine.",
+)
+for verb in (run, get, describe, logs, wait, events, delete, up, down, kubeconfig):
+    app.command()(verb)
+
+
+@app.callback()
+def shared(version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True)) -> None:
+    if version:
+        say(__version__)
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        code = app(list(arguments) if arguments is not None else None, standalone_mode=False)
+    except typer.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if told := sentence(error):
+            warn(f"paddlejob: {told}")
+            return REFUSED
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def sentence(error: BaseException) -> str | None:
+    """What a person is told; None for a defect of ours, which deserves its traceback."""
+    if isinstance(error, BaseExceptionGroup):  # a task of a group brought it along
+        return next(filter(None, map(sentence, error.exceptions)), None)
+    if isinstance(error, Refused):
+        return refusal_in_words(error)
+    if isinstance(error, CannotBeUsed | AlreadyRuns | KubeError | Died):
+        return str(error)
+    if isinstance(error, typer.BadParameter):
+        return error.format_message()
+    if isinstance(error, BrokenPipeError):
+        return "nobody reads our output any more"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    return None
+
+
+def refusal_in_words(error: Refused) -> str:
+    """The API server's own words; each of several complaints on a line of its own."""
+    causes = error.status.details.causes if error.status.details else ()
+    if len(causes) > 1:
+        return "\n  ".join([f"{error.about} is refused:", *(f"{each.field}: {each.message}" for each in causes)])
+    return str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""PaddleJob as the embedded API server knows it: the CRD's schema, and its rules as api/ keeps them.
+
+A real API server evaluates the rules' CEL; here the same rules are asked in Python, and refuse in the same words.
+"""
+
+from typing import Any
+
+import msgspec
+
+from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PaddleJobSpec
+from paddle_operator.api.rules import NAME_RULES, SPEC_RULES, Rule, problem
+from paddle_operator.kube.errors import Cause
+from paddle_operator.local.custom import kind_of
+from paddle_operator.local.kinds import Kind, Manifest
+
+
+def paddle_job_kind() -> Kind:
+    return kind_of(crd(), rules_kept)
+
+
+def rules_kept(new: Manifest, old: Manifest | None) -> list[Cause]:
+    """What the rules have against an object whose schema is right."""
+    causes = [] if old is not None else _asked(new["metadata"]["name"], NAME_RULES)
+    try:
+        spec = msgspec.convert(new["spec"], PaddleJobSpec)
+    except msgspec.ValidationError:
+        return causes  # the schema has said so already
+    if old is not None and old.get("spec") == new["spec"]:
+        return causes  # stored before there were rules, and nothing changes: as CEL's ratcheting has it
+    return causes + _asked(spec, SPEC_RULES)
+
+
+def _asked(written: Any, rules: tuple[Rule[Any], ...]) -> list[Cause]:
+    return [
+        Cause(field=rule.field, message=sentence, reason="FieldValueInvalid")
+        for rule in rules
+        if (sentence := problem(written, rule))
+    ]

@@ -1,0 +1,87 @@
+"""How far is a program? Read off the lines that it prints: our own examples' JSON, or what people usually write.
+
+The form of our own lines is described in images/README.md.
+"""
+
+import re
+
+import msgspec
+
+OWN_PROGRESS = "PADDLE_PROGRESS "
+OWN_RESULT = "PADDLE_RESULT "
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_SIGN = r"\s*[:= ]\s*\[?"
+_STEP = re.compile(rf"\b(?:global_step|step|batch|iter(?:ation)?){_SIGN}(\d+)(?:\s*/\s*(\d+))?", re.IGNORECASE)
+_EPOCH = re.compile(rf"\bepoch{_SIGN}(\d+)(?:\s*/\s*(\d+))?", re.IGNORECASE)
+_LOSS = re.compile(rf"\b(?:\w+_)?loss{_SIGN}({_NUMBER})", re.IGNORECASE)
+_RATE = re.compile(rf"\b(?:ips|samples/s(?:ec)?|samples_per_second){_SIGN}({_NUMBER})", re.IGNORECASE)
+_RATE_BEFORE = re.compile(rf"({_NUMBER})\s*(?:samples|images|rows)/s(?:ec)?\b", re.IGNORECASE)
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a program has told last; None where it does not tell."""
+
+    step: int | None = None
+    of: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    samples_per_second: float | None = None
+
+    def __str__(self) -> str:
+        told = [
+            f"epoch {self.epoch}" if self.epoch is not None else "",
+            f"step {self.step}{f'/{self.of}' if self.of is not None else ''}" if self.step is not None else "",
+            f"loss {self.loss:.4g}" if self.loss is not None else "",
+            f"{self.samples_per_second:,.0f} samples/s" if self.samples_per_second is not None else "",
+        ]
+        return "  ".join(filter(None, told))
+
+    def then(self, newer: "Progress") -> "Progress":
+        """This, with everything that the newer one tells."""
+        told = {name: value for name, value in msgspec.structs.asdict(newer).items() if value is not None}
+        return msgspec.structs.replace(self, **told)
+
+
+Result = dict[str, float | int | str | bool | None]
+
+
+def progress_in(line: str) -> Progress | None:
+    """What a line tells; None where it tells no step, no loss and no rate."""
+    start = line.find(OWN_PROGRESS)
+    if start >= 0:
+        return _decoded(line[start + len(OWN_PROGRESS) :])
+    step, epoch, loss = _STEP.search(line), _EPOCH.search(line), _LOSS.search(line)
+    rate = _RATE.search(line) or _RATE_BEFORE.search(line)
+    if not (step or epoch) or not (loss or rate):
+        return None  # a step alone may be a step of anything
+    return Progress(
+        step=int(step[1]) if step else None,
+        of=int(step[2]) if step and step[2] else None,
+        epoch=int(epoch[1]) if epoch else None,
+        loss=float(loss[1]) if loss else None,
+        samples_per_second=float(rate[1]) if rate else None,
+    )
+
+
+def _decoded(text: str) -> Progress | None:
+    try:
+        return msgspec.json.decode(text, type=Progress, strict=False)
+    except msgspec.DecodeError:
+        return None
+
+
+def result_in(line: str) -> Result | None:
+    start = line.find(OWN_RESULT)
+    if start < 0:
+        return None
+    try:
+        return msgspec.json.decode(line[start + len(OWN_RESULT) :], type=Result)
+    except msgspec.DecodeError:
+        return None
+
+
+def result_in_words(result: Result) -> str:
+    """The numbers that a person asks for first; digests and the like stay in the log."""
+    shown = {name: value for name, value in result.items() if isinstance(value, int | float) and value is not True}
+    return "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())

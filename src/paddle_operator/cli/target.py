@@ -1,0 +1,67 @@
+"""Which cluster is a command about? The embedded one, unless a kubeconfig or a context is named.
+
+Where the embedded one does not run, its API server alone is started for the length of the command: what is stored can
+be looked at, and deleted, without anything being run.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddle_operator.cli.state import AlreadyRuns, Cluster, State
+from paddle_operator.kube import config
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.connection import Connection, PlainConnection
+
+USER_AGENT = "paddlejob"
+
+
+@dataclass(frozen=True)
+class Target:
+    state: State
+    kubeconfig: Path | None = None
+    context: str | None = None
+    local: bool = False  # also where KUBECONFIG is set
+    namespace: str | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        named = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
+        if not named or self.local:
+            return True
+        return self._names_our_own()
+
+    def _names_our_own(self) -> bool:
+        """Who exported our own kubeconfig means the embedded cluster, with everything that it can do more."""
+        path = self.kubeconfig or Path(os.environ.get("KUBECONFIG", ""))
+        return self.context is None and path.absolute() == self.state.kubeconfig
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """Raises KubeError where the cluster cannot be reached."""
+        async with self._connection() as connection, Client(connection, user_agent=USER_AGENT) as client:
+            yield client
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        if not self.is_embedded:
+            yield config.load(self.kubeconfig, self.context)
+        elif running := self.state.running():
+            yield connection_to(running)
+        else:
+            from paddle_operator.cli.embedded import api_server  # only here: it brings half of the program along
+
+            async with api_server(self.state) as served:
+                yield connection_to(served)
+
+    def namespace_of(self, client: Client) -> str:
+        return self.namespace or client.connection.namespace
+
+
+def connection_to(cluster: Cluster) -> PlainConnection:
+    return PlainConnection(cluster.url, cluster.token)
+
+
+__all__ = ["AlreadyRuns", "Target", "connection_to"]
