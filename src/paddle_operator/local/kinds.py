@@ -17,6 +17,14 @@ Check = Callable[[Manifest, Manifest | None], list[Cause]]
 """What is wrong with an object beyond its schema; the second is what is stored, None for a new one."""
 
 
+Fill = Callable[[Manifest], None]
+"""Fills in what hangs on other fields; the object has the defaults of its schema, and is changed in place."""
+
+
+def nothing_to_fill(_manifest: Manifest) -> None:
+    pass
+
+
 def nothing_more(_new: Manifest, _old: Manifest | None) -> list[Cause]:
     return []
 
@@ -59,6 +67,7 @@ class Kind:
     columns: tuple[Column, ...] = ()
     custom: bool = False  # made of a CRD: no strategic merge patch, and a spec that changes raises the generation
     check: Check = field(default=nothing_more)
+    fill: Fill = field(default=nothing_to_fill)
 
     @property
     def api_version(self) -> str:
