@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,16 +117,7 @@ class LocalSandbox:
 
     async def start(self, command: Command, output: int) -> Contained:
         order = await asyncio.to_thread(self.order, command)
-        group = self._group(command.memory_bytes)
-        order |= {"parent": os.getpid(), "memory_group": str(group.members) if group else ""}
-        contained = _keeper_of(output, group)
-        text = marshal.dumps(order)
-        try:
-            await contained.started(len(text).to_bytes(8, "big") + text)
-        except asyncio.CancelledError:
-            contained.kill()
-            raise
-        return contained
+        return await _started(order, output, self._group(command.memory_bytes))
 
     def order(self, command: Command) -> dict[str, Any]:
         """What inside.py is told. Raises StartError."""
@@ -165,16 +157,7 @@ class PlainSandbox(LocalSandbox):
         )
 
     def order(self, command: Command) -> dict[str, Any]:
-        environment = dict(command.environment)
-        if command.scratch:
-            temporary = command.scratch / "tmp-0"
-            temporary.mkdir(parents=True, exist_ok=True)
-            environment.setdefault("TMPDIR", str(temporary))
-        program, *rest = command.arguments
-        return _order(command, directory=behind(command.working_directory, command)) | {
-            "arguments": [behind(program, command), *rest],
-            "environment": environment,
-        }
+        return _plain_order(command)
 
 
 async def machine_sandbox(shown: Sequence[Path] = ()) -> LocalSandbox:
@@ -192,6 +175,11 @@ async def machine_sandbox(shown: Sequence[Path] = ()) -> LocalSandbox:
     return sandbox if code == 0 else PlainSandbox(f"`true` ended with {code} in namespaces of its own")
 
 
+async def started_plainly(command: Command, output: int) -> Contained:
+    """A program of the machine's own that must not outlive us, with all that it starts. Raises StartError."""
+    return await _started(_plain_order(command), output, None)
+
+
 def behind(path: str, command: Command) -> str:
     """Where a container's path is on the machine, as far as its volumes tell."""
     mounts = [mount for mount in command.mounts if f"{path}/".startswith(mount.target.rstrip("/") + "/")]
@@ -199,6 +187,19 @@ def behind(path: str, command: Command) -> str:
         return path
     nearest = max(mounts, key=lambda mount: len(mount.target))
     return str(nearest.source / path[len(nearest.target.rstrip("/")) :].lstrip("/"))
+
+
+def _plain_order(command: Command) -> dict[str, Any]:
+    environment = dict(command.environment)
+    if command.scratch:
+        temporary = command.scratch / "tmp-0"
+        temporary.mkdir(parents=True, exist_ok=True)
+        environment.setdefault("TMPDIR", str(temporary))
+    moved = [behind(argument, command) for argument in command.arguments[:1]]
+    arguments = (*moved, *command.arguments[1:])
+    return _order(
+        replace(command, arguments=arguments, environment=environment), behind(command.working_directory, command)
+    )
 
 
 def _order(
@@ -220,6 +221,18 @@ def _order(
         "arguments": list(command.arguments),
         "environment": {"PATH": DEFAULT_PATH, **command.environment},
     }
+
+
+async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None) -> Contained:
+    order = {**order, "parent": os.getpid(), "memory_group": str(group.members) if group else ""}
+    contained = _keeper_of(output, group)
+    text = marshal.dumps(order)
+    try:
+        await contained.started(len(text).to_bytes(8, "big") + text)
+    except asyncio.CancelledError:
+        contained.kill()
+        raise
+    return contained
 
 
 def _keeper_of(output: int, group: MemoryGroup | None) -> Contained:
