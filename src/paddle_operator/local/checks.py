@@ -37,9 +37,11 @@ ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOnce
 
 
 def pod(new: Manifest, old: Manifest | None) -> list[Cause]:
-    spec = new["spec"]
-    found = [] if old and old["spec"] == spec else list(pod_spec(spec))
-    return found + (list(pod_update(spec, old["spec"])) if old else [])
+    if old is None:
+        return list(pod_spec(new["spec"]))
+    if old["spec"] == new["spec"]:  # a status, as nearly always
+        return []
+    return [*pod_spec(new["spec"]), *pod_update(new["spec"], old["spec"])]
 
 
 def pod_spec(spec: Manifest) -> Iterator[Cause]:

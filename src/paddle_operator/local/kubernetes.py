@@ -6,7 +6,7 @@ filled in by default, and which zeros are stored.
 
 import gzip
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -86,7 +86,7 @@ def descriptions() -> dict[str, dict[str, str]]:
 
 
 def packed(name: str) -> bytes:
-    return gzip.decompress(files("paddle_operator.local").joinpath(name).read_bytes())
+    return gzip.decompress(Path(__file__).with_name(name).read_bytes())
 
 
 @cache

@@ -64,6 +64,7 @@ class Shape:
         self.zero_counts = custom or schema.get(ZERO_COUNTS, False) or "properties" in schema
         self.limits: tuple[Limit, ...] = (*limits_of(schema), *composed(schema)) if custom else ()
         self.plain = True  # completed() gives back what it gets
+        self.suffices: tuple[type, ...] = ()  # the types of values of which problems() has nothing to say
 
     @property
     def has_default(self) -> bool:
@@ -176,6 +177,8 @@ class Leaf(Shape):
         self.enum: tuple[str, ...] = () if custom else tuple(schema.get("enum", ()))
         self.is_int32 = schema.get("format") == "int32"
         self.is_base64 = schema.get("format") == "byte"
+        if self.types and not (self.enum or self.limits or self.canonical or self.is_int32 or self.is_base64):
+            self.suffices = self.types
 
     def completed(self, value: Any) -> Any:
         if self.canonical is None:
@@ -247,7 +250,7 @@ class Object(Shape):
     def problems_within(self, value: Any, path: str, found: list[Cause]) -> None:
         for name, each in value.items():
             field = self.fields.get(name)
-            if field is not None and (each is not None or self.custom):
+            if field is not None and type(each) not in field.suffices and (each is not None or self.custom):
                 field.problems(each, below(path, name), found)
         found += [causes.required(below(path, name)) for name in self.required if self.lacks(name, value, path)]
 
