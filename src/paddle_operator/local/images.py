@@ -1,7 +1,8 @@
 """What does an image's name mean where no container engine is? A folder with a Dockerfile, read anew for each pod.
 
-The last part of the name, without tag and digest, names a folder below one of `folders`; images.json may say otherwise:
-{"demo": {"folder": "/home/me/demo", "build_arguments": {"PADDLE": "3.0.0"}}}, by the full name or by its last part.
+The last part of the name, without tag and digest, names a folder below one of `folders`; images.json may say otherwise
+by the full name or by its last part: {"demo": {"folder": "/home/me/demo", "build_arguments": {"PADDLE": "3.0.0"},
+"python": "/usr/bin/python3"}}, of which each may be missing.
 
 What comes out: `programs` is the bin folder of a cached environment, to be first in PATH, which no container may change
 (give the cache to the sandbox as `shown`). `mounts` are entries of a cached layer that is never changed either: each is
@@ -11,10 +12,12 @@ among them, or lies in one that is, unless the machine shares it (/root).
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from paddle_operator.local import layers
 from paddle_operator.local.container import Image, ImageError, Progress, StartError
@@ -31,14 +34,15 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """Where an image is made of."""
+    """What an image is made of."""
 
-    folder: Path
+    folder: Path | None = None
     build_arguments: Mapping[str, str] = field(default_factory=dict)
+    python: Path | None = None  # the machine's, to be used as it is
 
     @property
     def dockerfile(self) -> Path:
-        return self.folder / "Dockerfile"
+        return (self.folder or Path()) / "Dockerfile"
 
 
 class LocalImages:
@@ -55,14 +59,15 @@ class LocalImages:
         self._folders, self._registered = folders, registered
         self._build_arguments, self._host_python = build_arguments or {}, host_python
         self._hints = hints or {}
-        self._layers, self._environments = cache / "layers", Environments(cache / "images")
+        self._pythons: dict[int | None, Interpreter] = {}
+        self._layers, self._environments = cache / "layers", Environments(cache / "environments")
 
     async def find(self, name: str, progress: Progress) -> Image:
         last = last_part(name)
-        source = self._source(name)
-        if source is None:
-            if self._host_python:
-                return Image(name, programs=(self._host_python.parent,))
+        source = await asyncio.to_thread(self._source, name)
+        if source.folder is None:
+            if source.python:
+                return Image(name, programs=(source.python.parent,))
             raise ImageError("ErrImagePull", self._unknown(name, last))
         try:
             return await self._made(name, source, progress)
@@ -91,49 +96,45 @@ class LocalImages:
             made_of.command,
             made_of.environment,
             made_of.working_directory,
-            programs=(await self._programs(made_of, layer, progress),),
+            programs=(source.python.parent if source.python else await self._programs(made_of, layer, progress),),
             mounts=tuple(layers.mounts(layer)),
         )
 
     async def _programs(self, made_of: Recipe, layer: Path, progress: Progress) -> Path:
-        if self._host_python:
-            return self._host_python.parent
         commands = [command for run in made_of.runs for command in pip_commands(run)]
         python = await self._python(made_of.base, progress)
         return await self._environments.find(python, commands, layer, progress) / "bin"
 
     async def _python(self, base: str, progress: Progress) -> Interpreter:
         minor = wanted_minor(base)
-        python = await interpreter(minor)
+        if minor not in self._pythons:
+            self._pythons[minor] = await interpreter(minor)  # asking other Pythons for their version takes a while
+        python = self._pythons[minor]
         if minor is not None and python.minor != minor:
             progress(f"{base} asks for Python 3.{minor}, which this machine lacks: Python {python.version} is used")
         return python
 
     def _recipe(self, source: Source, above: tuple[Path, ...]) -> Recipe:
         """Raises what recipe() raises, and DockerfileError for an image that is built on itself."""
-        if source.folder in above:
-            raise DockerfileError(1, f"{source.folder.name} is built on itself")
+        if source.dockerfile in above:
+            raise DockerfileError(1, f"the image of {source.folder} is built on itself")
 
         def below(base: str) -> Recipe | None:
-            found = self._source(base) if _REFERENCE.fullmatch(base) else None
-            return self._recipe(found, (*above, source.folder)) if found else None
+            found = self._source(base) if _REFERENCE.fullmatch(base) else Source()
+            return self._recipe(found, (*above, source.dockerfile)) if found.folder else None
 
         return recipe(source.dockerfile, {**self._build_arguments, **source.build_arguments}, below)
 
-    def _source(self, name: str) -> Source | None:
+    def _source(self, name: str) -> Source:
         registrations, last = self._registrations(), last_part(name)
-        for candidate in (name, without_tag(name), last):
-            if candidate in registrations:
-                return registrations[candidate]
-        found = (Source(folder / last) for folder in self._folders)
-        return next((source for source in found if source.dockerfile.is_file()), None)
+        said = next((registrations[key] for key in (name, without_tag(name), last) if key in registrations), Source())
+        folders = (folder / last for folder in self._folders if (folder / last / "Dockerfile").is_file())
+        return replace(said, folder=said.folder or next(folders, None), python=said.python or self._host_python)
 
     def _registrations(self) -> dict[str, Source]:
         try:
-            return dict(_registrations(json.loads(self._registered.read_text())))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return registrations(self._registered)
+        except (OSError, ValueError) as error:
             raise ImageError("ErrImagePull", f"{self._registered} cannot be read ({error}): remove it") from None
 
     def _unknown(self, name: str, last: str) -> str:
@@ -168,9 +169,44 @@ def without_tag(name: str) -> str:
     return path + slash + last.partition(":")[0]
 
 
-def _registrations(stored: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, Source]]:
-    for name, entry in stored.items():
-        arguments = entry.get("build_arguments", {})
-        if not isinstance(arguments, dict):
-            raise TypeError(f"build_arguments of {name} is no object")
-        yield name, Source(Path(str(entry["folder"])), {str(key): str(value) for key, value in arguments.items()})
+def register_image(
+    registered: Path,
+    name: str,
+    folder: Path | None = None,
+    build_arguments: Mapping[str, str] | None = None,
+    python: Path | None = None,
+) -> None:
+    """Write down what an image is made of from now on; what was said of it before is forgotten. Raises OSError."""
+    last_part(name)
+    try:
+        said = registrations(registered)
+    except ValueError:
+        said = {}  # unreadable, so nothing that it says is lost
+    said[name] = Source(folder, build_arguments or {}, python)
+    text = json.dumps({key: _stored(source) for key, source in sorted(said.items())}, indent=2)
+    written = registered.with_name(f".{registered.name}.{os.getpid()}")
+    written.write_text(text + "\n")
+    written.replace(registered)
+
+
+def registrations(registered: Path) -> dict[str, Source]:
+    """By name. Raises ValueError for a file that is not of our making."""
+    try:
+        stored = json.loads(registered.read_text())
+    except FileNotFoundError:
+        return {}
+    try:
+        return {name: _source_of(entry) for name, entry in stored.items()}
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not a map of images: {error}") from None
+
+
+def _source_of(entry: Mapping[str, Any]) -> Source:
+    folder, python = entry.get("folder"), entry.get("python")
+    arguments = {str(name): str(value) for name, value in entry.get("build_arguments", {}).items()}
+    return Source(Path(folder) if folder else None, arguments, Path(python) if python else None)
+
+
+def _stored(source: Source) -> dict[str, object]:
+    paths = {"folder": source.folder, "python": source.python}
+    return {key: str(path) for key, path in paths.items() if path} | {"build_arguments": dict(source.build_arguments)}

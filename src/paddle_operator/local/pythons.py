@@ -31,11 +31,11 @@ def wanted_minor(base: str) -> int | None:
 
 
 async def interpreter(minor: int | None) -> Interpreter:
-    """The newest that fits and runs, and this one where none does."""
+    """The first that fits and runs, and this one where none does."""
     own = Interpreter(Path(sys.executable), ".".join(map(str, sys.version_info[:3])))
     if minor in (None, own.minor):
         return own
-    for path in _on_path(f"python3.{minor}"):
+    for path in (*_on_path(f"python3.{minor}"), *_of_version_managers(minor)):
         found = await asyncio.to_thread(asked, path)
         if found and found.minor == minor:
             return found
@@ -57,3 +57,10 @@ def asked(path: Path) -> Interpreter | None:
 def _on_path(name: str) -> list[Path]:
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return [Path(found) for folder in folders if (found := shutil.which(name, path=folder))]
+
+
+def _of_version_managers(minor: int) -> list[Path]:
+    """What pyenv and uv have installed: their shims stand for what is chosen at the moment, which may be another."""
+    home = Path.home()
+    kept = ((home / ".pyenv/versions", f"3.{minor}.*"), (home / ".local/share/uv/python", f"cpython-3.{minor}.*"))
+    return [path for folder, name in kept for path in sorted(folder.glob(f"{name}/bin/python3.{minor}"), reverse=True)]

@@ -229,8 +229,9 @@ async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None
     text = marshal.dumps(order)
     try:
         await contained.started(len(text).to_bytes(8, "big") + text)
-    except asyncio.CancelledError:
+    except BaseException:  # refused, or called off: either way nothing is left when this is told
         contained.kill()
+        await contained.wait()
         raise
     return contained
 
