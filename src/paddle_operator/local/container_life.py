@@ -91,6 +91,10 @@ class ContainerLife:
     def runs(self) -> bool:
         return self._exit is not None
 
+    @property
+    def _post_start(self) -> Handler | None:
+        return self.spec.lifecycle.post_start if self.spec.lifecycle else None
+
     async def live(self) -> None:
         """Until it has ended for good, by its restart policy."""
         while True:
@@ -162,7 +166,9 @@ class ContainerLife:
             self._process = starting.result()
             self._exit = asyncio.ensure_future(self._process.wait())
             view.state = Running(self._clock.now())
-            view.started, view.ready = False, False
+            view.container_id = f"process://{self._home.pod.uid}/{view.name}/{view.restarts}/{self._process.pid}"
+            if not self.spec.startup_probe and not self._post_start:
+                self._has_started()  # already now, so that it is told in the same breath
         elif isinstance(error, StartError):
             await self._could_not_start(str(error))
         else:
@@ -196,16 +202,12 @@ class ContainerLife:
 
     async def _care(self, tasks: asyncio.TaskGroup) -> None:
         spec = self.spec
-        if (
-            spec.lifecycle
-            and spec.lifecycle.post_start
-            and not await self._hook("PostStart", spec.lifecycle.post_start)
-        ):
-            self._condemn("FailedPostStartHook", "failed its postStart hook", None)
+        if self._post_start and not await self._hook("PostStart", self._post_start):
+            self._condemn("Killing", "failed its postStart hook", None)
             return
         if spec.startup_probe:
             await self._probe("Startup", spec.startup_probe, self._startup_decided)
-        else:
+        elif not self.view.started:
             self._has_started()
         if spec.liveness_probe:
             asking = self._probe("Liveness", spec.liveness_probe, self._liveness_decided)
@@ -320,7 +322,8 @@ class ContainerLife:
         view = self.view
         view.state = end
         view.ready = view.started = False
-        view.finished = self._policy == "Never" or (self._policy == "OnFailure" and end.code == 0)
+        last = self._policy == "Never" or (self._policy == "OnFailure" and end.code == 0)
+        view.finished = last or self._home.ending
         self._home.touch()
 
     # Again

@@ -95,8 +95,7 @@ class LogFiles:
 
     def _path(self, name: str, uid: str, container: str, *, previous: bool) -> Path:
         folder = self._pods / uid
-        found = (each.name for each in os.scandir(folder) if each.is_dir()) if folder.is_dir() else ()
-        names = self._names.get(uid) or tuple(sorted(each for each in found if not each.startswith("_")))
+        names = self._names.get(uid) or _containers(folder)
         if not container and len(names) > 1:
             raise LogError(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
         container = container or next(iter(names), "")
@@ -217,6 +216,14 @@ def _nth_from_end(piece: bytes, count: int) -> int:
     for _ in range(count):
         at = piece.rindex(b"\n", 0, at)
     return at
+
+
+def _containers(folder: Path) -> tuple[str, ...]:
+    """Of a pod that an earlier process ran; what is not a container's has a name that no container can have."""
+    try:
+        return tuple(sorted(name for name in os.listdir(folder) if not name.startswith("_")))
+    except OSError:
+        return ()
 
 
 def _restarts(folder: Path) -> list[int]:

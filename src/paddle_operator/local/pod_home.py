@@ -47,6 +47,7 @@ class PodHome:
         self.folder = around.folder / "pods" / pod.uid
         self.volumes = Volumes(pod, self.folder / "_volumes", around.contents, around.claims)
         self.ready = False  # its volumes and its /etc/hosts are there
+        self.ending = False  # nothing is restarted any more
         self.touch: Callable[[], None] = lambda: None  # told whenever the pod's status may be another
         self._gpus = gpus
         self._waiters: set[asyncio.Event] = set()

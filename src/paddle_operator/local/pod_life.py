@@ -15,7 +15,7 @@ from paddle_operator.local.pod import LocalPod
 from paddle_operator.local.pod_home import PodHome
 from paddle_operator.local.pod_report import Report, StatusWriter
 from paddle_operator.local.pod_status import Account, status_of
-from paddle_operator.local.states import CONTAINER_CREATING, DEADLINE, Ending, Waiting
+from paddle_operator.local.states import CONTAINER_CREATING, DEADLINE, SHUTDOWN, Ending, Waiting
 from paddle_operator.local.volume_files import MountError
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,11 @@ class PodLife:
     def has_run(self) -> bool:
         return any(container.view.has_run for container in self.everything)
 
+    @property
+    def _left_for_later(self) -> bool:
+        """The node ends before the pod has begun: the next one may take it up."""
+        return self._ending is SHUTDOWN and not self.has_run
+
     # What happens to it
 
     def saw(self, pod: LocalPod) -> None:
@@ -76,6 +81,7 @@ class PodLife:
         kill_at = self._clock.monotonic() + grace
         if self._stop is None:
             self._stop, self._ending = Stop(kill_at), ending
+            self.home.ending = True
             self._stop_asked.set()
         self._stop.hasten(kill_at)
 
@@ -115,7 +121,7 @@ class PodLife:
             work.result()
         if self._stop:
             await self._wind_down(self._stop)
-        self.over = self.has_run or self._stop is None or self._ending is not None or self.home.pod.being_deleted
+        self.over = not self._left_for_later
 
     async def _work(self) -> None:
         await self._set_up()
@@ -182,7 +188,7 @@ class PodLife:
     async def _wind_down(self, stop: Stop) -> None:
         await asyncio.gather(*(container.end(stop) for container in self.containers))
         await self._end_sidecars(stop)
-        if self.has_run or self._ending or self.home.pod.being_deleted:
+        if not self._left_for_later:
             self._lose_waiting()
 
     def _lose_waiting(self) -> None:
@@ -203,6 +209,12 @@ class PodLife:
                 return
             await self.home.nudged(left)
 
+    @property
+    def _all_ended(self) -> bool:
+        """Already true before the last task of ours has returned, so that an end is told in one write."""
+        finished = all(container.view.finished for container in self.containers)
+        return finished and not any(container.runs for container in self.initial)
+
     def _status(self, now: datetime) -> Manifest:
         home = self.home
         account = Account(
@@ -213,7 +225,7 @@ class PodLife:
             initial=[container.view for container in self.initial],
             containers=[container.view for container in self.containers],
             sandboxed=self._sandboxed,
-            over=self.over,
+            over=self.over or self._all_ended,
             told_to_end=self._stop is not None,
             ending=self._ending,
         )

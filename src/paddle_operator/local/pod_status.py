@@ -57,10 +57,10 @@ def status_of(account: Account, now: datetime) -> Manifest:
         "hostIPs": [{"ip": account.node_address}],
         "startTime": instant(account.started_at),
         "conditions": conditions_of(account, phase, now),
-        "containerStatuses": [container_status(each, pod.uid) for each in account.containers],
+        "containerStatuses": [container_status(each) for each in account.containers],
     }
     if account.initial:
-        status["initContainerStatuses"] = [container_status(each, pod.uid) for each in account.initial]
+        status["initContainerStatuses"] = [container_status(each) for each in account.initial]
     if account.address:
         status |= {"podIP": account.address, "podIPs": [{"ip": account.address}]}
     if account.over and account.ending:
@@ -109,7 +109,7 @@ def _conditions(account: Account, phase: str) -> Iterator[Condition]:
         yield Condition(kind, "False", reason, message) if unready else Condition(kind, "True")
 
 
-def container_status(container: ContainerView, uid: str) -> Manifest:
+def container_status(container: ContainerView) -> Manifest:
     status: dict[str, object] = {
         "name": container.name,
         "image": container.image,
@@ -119,8 +119,8 @@ def container_status(container: ContainerView, uid: str) -> Manifest:
         "restartCount": container.restarts,
         "state": state_of(container.state),
     }
-    if container.has_run:
-        status["containerID"] = f"local://{uid}/{container.name}/{container.restarts}"
+    if container.container_id:
+        status["containerID"] = container.container_id
     if container.last:
         status["lastState"] = state_of(container.last)
     return status

@@ -49,7 +49,8 @@ class ContainerView:
     ready: bool = False
     started: bool = False
     image_id: str = ""
-    finished: bool = False  # terminated, and its restart policy leaves it so
+    container_id: str = ""
+    finished: bool = False  # terminated, and nothing will start it again
 
     @property
     def succeeded(self) -> bool:
