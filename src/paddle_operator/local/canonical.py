@@ -15,6 +15,7 @@ NANO = Decimal("1e-9")
 LARGEST = Decimal(2**63 - 1)
 
 SECONDS = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+MICROSECONDS = re.compile(r"\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$")
 RFC_3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
@@ -67,7 +68,9 @@ def time(written: str) -> str:
 
 
 def micro_time(written: str) -> str:
-    """To the microsecond, in UTC. Raises ValueError for what is not RFC 3339."""
+    """In UTC. Raises ValueError for what is not RFC 3339 to the microsecond, no more and no less."""
+    if not MICROSECONDS.search(written):
+        raise ValueError(f'parsing time "{written}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse it')
     return instant(written).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -12,7 +12,7 @@ from paddle_operator.kube.errors import Cause
 from paddle_operator.local import causes
 from paddle_operator.local.defaults import maps
 from paddle_operator.local.kinds import Manifest
-from paddle_operator.local.metadata import LONGEST_LABEL, NOT_A_LABEL, ONE_LABEL, dns_problems, label_problems
+from paddle_operator.local.metadata import label_name_problems, label_problems
 from paddle_operator.local.quantities import amount
 
 PORTS = range(1, 65_536)
@@ -61,7 +61,7 @@ def pod_spec(spec: Manifest) -> Iterator[Cause]:
     yield from label_problems(spec.get("nodeSelector"), "spec.nodeSelector")
     for key in ("hostname", "subdomain"):
         if key in spec:
-            yield from dns_problems(f"spec.{key}", spec[key], ONE_LABEL, LONGEST_LABEL, NOT_A_LABEL)
+            yield from label_name_problems(f"spec.{key}", spec[key])
 
 
 def named_once(listed: list[dict[str, Any]], path: str, seen: set[object] | None = None) -> Iterator[Cause]:
@@ -71,7 +71,7 @@ def named_once(listed: list[dict[str, Any]], path: str, seen: set[object] | None
         name = each.get("name")
         if not name:
             continue
-        yield from dns_problems(f"{path}[{index}].name", name, ONE_LABEL, LONGEST_LABEL, NOT_A_LABEL)
+        yield from label_name_problems(f"{path}[{index}].name", name)
         if name in seen:
             yield causes.duplicate(f"{path}[{index}].name", name)
         seen.add(name)

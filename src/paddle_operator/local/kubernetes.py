@@ -50,11 +50,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     CORE + "Probe": {"failureThreshold": 3, "periodSeconds": 10, "successThreshold": 1, "timeoutSeconds": 1},
     CORE + "ProjectedVolumeSource": {"defaultMode": 0o644},
+    CORE + "ResourceFieldSelector": {"divisor": "0"},
     CORE + "Secret": {"type": "Opaque"},
     CORE + "SecretVolumeSource": {"defaultMode": 0o644},
     CORE + "ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     CORE + "ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
 }
+# Where Kubernetes tells the values that it knows in another order than OpenAPI has them.
+KNOWN_VALUES: dict[str, dict[str, list[str]]] = {CORE + "PodSpec": {"restartPolicy": ["Always", "OnFailure", "Never"]}}
 # Times that are no pointers in Go.
 TIMES: dict[str, tuple[str, ...]] = {
     CORE + "ContainerStateRunning": ("startedAt",),
@@ -101,6 +104,8 @@ def schema(definition: str) -> Schema:
             found["properties"][name] = found["properties"][name] | {ZERO_COUNTS: True}
         for name in TIMES.get(definition, ()):
             found["properties"][name] = found["properties"][name] | {SHOWN_AS_NULL: True}
+        for name, values in KNOWN_VALUES.get(definition, {}).items():
+            found["properties"][name] = found["properties"][name] | {"enum": values}
         for name, default in DEFAULTS.get(definition, {}).items():
             found["properties"][name] = found["properties"][name] | {"default": default}
     return found

@@ -53,16 +53,23 @@ def name_problems(kind: Kind, name: object) -> Iterator[Cause]:
     if not isinstance(name, str) or not name:
         yield causes.required(path, "name or generateName is required")
     elif kind.kind in NAMED_AS_LABELS and not kind.group:
-        yield from dns_problems(path, name, ONE_LABEL, LONGEST_LABEL, NOT_A_LABEL)
+        yield from label_name_problems(path, name)
     else:
-        yield from dns_problems(path, name, ONE_SUBDOMAIN, LONGEST_SUBDOMAIN, NOT_A_SUBDOMAIN)
+        yield from subdomain_problems(path, name)
 
 
-def dns_problems(path: str, name: str, form: re.Pattern[str], longest: int, words: str) -> Iterator[Cause]:
-    if len(name) > longest:
-        yield causes.invalid(path, name, f"must be no more than {longest} characters")
-    if not form.fullmatch(name):
-        yield causes.invalid(path, name, words)
+def label_name_problems(path: str, name: str) -> Iterator[Cause]:
+    if len(name) > LONGEST_LABEL:
+        yield causes.invalid(path, name, f"must be no more than {LONGEST_LABEL} characters")
+    if not ONE_LABEL.fullmatch(name):
+        yield causes.invalid(path, name, "must not contain dots" if ONE_SUBDOMAIN.fullmatch(name) else NOT_A_LABEL)
+
+
+def subdomain_problems(path: str, name: str) -> Iterator[Cause]:
+    if len(name) > LONGEST_SUBDOMAIN:
+        yield causes.invalid(path, name, f"must be no more than {LONGEST_SUBDOMAIN} characters")
+    if not ONE_SUBDOMAIN.fullmatch(name):
+        yield causes.invalid(path, name, NOT_A_SUBDOMAIN)
 
 
 def label_problems(labels: object, path: str) -> Iterator[Cause]:
@@ -110,20 +117,21 @@ def finalizer_problems(finalizers: object) -> Iterator[Cause]:
 
 
 def owner_problems(owners: object) -> Iterator[Cause]:
+    path = "metadata.ownerReferences"
     controllers = []
-    for index, owner in enumerate(owners if isinstance(owners, list) else ()):
+    for owner in owners if isinstance(owners, list) else ():
         if not isinstance(owner, dict):
             continue
-        path = f"metadata.ownerReferences[{index}]"
-        for key, words in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
+        for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                yield causes.invalid(f"{path}.{key}", owner.get(key, ""), f"{words} must not be empty")
+                words = "version must not be empty" if key == "apiVersion" else "must not be empty"
+                yield causes.invalid(f"{path}.{key}", "", words)
         if owner.get("controller"):
             controllers.append(owner)
     if len(controllers) > 1:
         first, second = (f"{each.get('kind')}/{each.get('name')}" for each in controllers[:2])
-        words = f"Only one reference can have Controller set to true. Found {first} and {second}"
-        yield causes.invalid("metadata.ownerReferences", owners, words)
+        found = f'Found "true" in references for {first} and {second}'
+        yield causes.invalid(path, owners, f"Only one reference can have Controller set to true. {found}")
 
 
 def texts(value: object) -> Iterator[tuple[str, str]]:

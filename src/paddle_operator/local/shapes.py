@@ -229,8 +229,8 @@ class Object(Shape):
                     found[name] = each
             elif each is not None:
                 found[name] = each if field.plain else field.completed(each)
-            elif field.nullable or not field.has_default:
-                found[name] = None
+            elif field.nullable:
+                found[name] = None  # any other null is as good as not written
         for name, field in self.defaults:
             if name not in found:
                 found[name] = field.completed(deepcopy(field.default))
@@ -292,16 +292,18 @@ class Map(Shape):
     def __init__(self, schema: Schema, *, custom: bool) -> None:
         super().__init__(schema, custom=custom)
         self.values = shape_of(schema["additionalProperties"], custom=custom)
-        self.plain = self.values.plain
+        self.plain = self.values.plain and self.values.nullable
 
     def belongs_to(self, owner: str) -> None:
         self.owner = owner
         self.values.belongs_to(owner)
 
     def completed(self, value: Any) -> Any:
-        if type(value) is not dict or self.plain:
+        if type(value) is not dict:
             return value
-        return {key: self.values.completed(each) for key, each in value.items()}
+        if not self.values.nullable and None in value.values():
+            value = {key: each for key, each in value.items() if each is not None}
+        return value if self.values.plain else {key: self.values.completed(each) for key, each in value.items()}
 
     def unknown(self, value: Any, path: str, found: list[str]) -> None:
         if type(value) is dict:
@@ -318,6 +320,8 @@ class List(Shape):
         super().__init__(schema, custom=custom)
         self.items = shape_of(schema["items"], custom=custom)
         self.plain = self.items.plain
+        if isinstance(self.items, Leaf):
+            self.items.enum = ()  # told of the list as a whole, which checks.py does
 
     def belongs_to(self, owner: str) -> None:
         self.owner = owner

@@ -1,0 +1,55 @@
+"""The same questions to a real API server and to the embedded one."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.api.crd import crd
+from paddle_operator.local import builtin, custom
+from paddle_operator.local.kinds import Kind, nothing_more
+from paddle_operator.local.server import ApiServer
+from testbed.assets import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.credentials import ADMIN
+from tests.local.served.servers import Manifest, Served
+
+TOKEN = "a-token"
+
+
+@pytest.fixture(scope="session")
+def paddle_jobs() -> Kind:
+    return custom.kind_of(crd(), nothing_more)
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Binaries) -> AsyncIterator[Served]:
+    home = tmp_path / "embedded"
+    home.mkdir()
+    async with ApiServer(tmp_path / "state", (*builtin.KINDS, paddle_jobs), token=TOKEN) as server:
+        yield Served("embedded", server.url, TOKEN, None, "default", control_plane_binaries.kubectl, home)
+
+
+@pytest.fixture
+def real(control_plane: ControlPlane, paddlejob_crd: None, namespace: str, tmp_path: Path) -> Served:
+    home = tmp_path / "real"
+    home.mkdir()
+    token = control_plane.credentials.token_of(ADMIN)
+    program = control_plane.binaries.kubectl
+    return Served("real", control_plane.server, token, control_plane.trust, namespace, program, home)
+
+
+@pytest.fixture
+async def beside(embedded: Served, real: Served) -> Served:
+    """The embedded server, with the namespace that the real one has for this test."""
+    made: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": real.namespace}}
+    await embedded.stored(made)
+    return Served(
+        embedded.name,
+        embedded.url,
+        embedded.token,
+        embedded.trust,
+        real.namespace,
+        embedded.kubectl_program,
+        embedded.home,
+    )

@@ -1,0 +1,118 @@
+"""Two API servers with one face: the real one, which is right by definition, and the embedded one, which is judged."""
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.request import TIMEOUT_SECONDS, Reply, RequestError
+
+Manifest = dict[str, Any]
+
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+PREFIX_OF = {
+    "v1": "/api/v1",
+    "coordination.k8s.io/v1": "/apis/coordination.k8s.io/v1",
+    "events.k8s.io/v1": "/apis/events.k8s.io/v1",
+    "batch.paddlepaddle.org/v1": "/apis/batch.paddlepaddle.org/v1",
+    "scheduling.volcano.sh/v1beta1": "/apis/scheduling.volcano.sh/v1beta1",
+}
+CLUSTER_WIDE = ("Node", "Namespace", "PersistentVolume")
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Every value by its path, so that two objects can be compared and the difference read."""
+    if isinstance(value, dict) and value:
+        return {at: leaf for key in value for at, leaf in leaves(value[key], f"{path}.{key}").items()}
+    if isinstance(value, list) and value:
+        return {at: leaf for i, each in enumerate(value) for at, leaf in leaves(each, f"{path}[{i}]").items()}
+    return {path: value}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server, a namespace of one's own in it, and a kubectl that knows both."""
+
+    name: str
+    url: str
+    token: str
+    trust: ssl.SSLContext | None
+    namespace: str
+    kubectl_program: Path
+    home: Path  # of kubectl, so that what it keeps of one server is not taken for the other's
+
+    async def send(
+        self, method: str, path: str, body: object = None, *, media: str = JSON, accept: str = JSON
+    ) -> Reply:
+        return await asyncio.to_thread(self._send, method, path, body, media, accept)
+
+    def _send(self, method: str, path: str, body: object, media: str, accept: str) -> Reply:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": media, "Accept": accept}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers, method=method)
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.trust:
+            handlers.append(urllib.request.HTTPSHandler(context=self.trust))
+        try:
+            with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_SECONDS) as reply:
+                return Reply(reply.status, reply.read())
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return Reply(refusal.code, refusal.read())
+
+    def path(self, manifest: Manifest, *, name: str = "") -> str:
+        """The collection of an object's kind, or an object of it."""
+        scope = "" if manifest["kind"] in CLUSTER_WIDE else f"/namespaces/{self.namespace}"
+        collection = f"{PREFIX_OF[manifest['apiVersion']]}{scope}/{manifest['kind'].lower()}s"
+        return f"{collection}/{name}" if name else collection
+
+    async def create(self, manifest: Manifest, query: str = "") -> Reply:
+        return await self.send("POST", self.path(manifest) + query, manifest)
+
+    async def stored(self, manifest: Manifest, query: str = "") -> Manifest:
+        """What became of an object that was created; a refusal fails the test."""
+        reply = await self.create(manifest, query)
+        assert reply.status == 201, f"{self.name}: {reply.body.decode()}"
+        found: Manifest = reply.json()
+        return found
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """What kubectl prints. Raises RequestError with its complaint if it fails."""
+        done = await self.kubectl_done(*arguments, stdin=stdin)
+        if done.returncode != 0:
+            raise RequestError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()} (exit code {done.returncode})")
+        return done.stdout
+
+    async def kubectl_done(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(self.kubectl_program), f"--kubeconfig={self.kubeconfig}", *arguments]
+        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+        return await asyncio.to_thread(
+            subprocess.run, command, input=stdin, capture_output=True, text=True, check=False, env=environment
+        )
+
+    @property
+    def kubeconfig(self) -> Path:
+        path = self.home / "config"
+        if not path.exists():
+            cluster: Manifest = {"server": self.url} | ({"insecure-skip-tls-verify": True} if self.trust else {})
+            content = {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "it", "cluster": cluster}],
+                "users": [{"name": "me", "user": {"token": self.token}}],
+                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "me", "namespace": self.namespace}}],
+                "current-context": "it",
+            }
+            path.write_text(json.dumps(content))
+        return path

@@ -1,0 +1,153 @@
+"""What a real API server stores, the embedded one stores as well: defaults, amounts, zeros, unknown fields."""
+
+import re
+from typing import Any
+
+import pytest
+
+from testbed.control_plane import ControlPlane
+from tests.local.served.objects import A_RICH_POD, PLAIN_OBJECTS, a_pod, golden_objects, in_namespace
+from tests.local.served.servers import MERGE, Manifest, Served, leaves
+from tools.kubernetes_schemas import asked, kept
+
+# What differs by its nature: what each server gives an object, and what admission on a cluster adds.
+OWN_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace")
+PROTECTIONS = (["kubernetes.io/pv-protection"], ["kubernetes.io/pvc-protection"])  # nobody here would end them
+DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def comparable(stored: Manifest) -> Manifest:
+    """Without what cannot be the same on two servers."""
+    found = dict(stored)
+    found["metadata"] = {key: value for key, value in stored["metadata"].items() if key not in OWN_METADATA}
+    if found["metadata"].get("finalizers") in PROTECTIONS:
+        del found["metadata"]["finalizers"]
+    if stored["kind"] == "Pod":
+        found["spec"] = pod_spec(stored["spec"])
+    if stored["kind"] == "PersistentVolume":
+        found["status"] = {key: value for key, value in stored["status"].items() if key != "lastPhaseTransitionTime"}
+    if stored["kind"] == "Node":  # a new one is not ready, which on a cluster the controller manager ends
+        found["spec"] = {key: value for key, value in stored["spec"].items() if key != "taints"}
+    if stored["kind"] == "Service" and stored["spec"].get("clusterIP", "None") != "None":
+        found["spec"] = stored["spec"] | {"clusterIP": "<given>", "clusterIPs": ["<given>"]}
+    return found
+
+
+def pod_spec(spec: Manifest) -> Manifest:
+    """Without the token's volume and the default tolerations, which an admission plugin adds."""
+    found = dict(spec)
+    found["tolerations"] = [each for each in spec.get("tolerations", ()) if each.get("key") not in DEFAULT_TOLERATIONS]
+    found["volumes"] = [each for each in spec.get("volumes", ()) if not each["name"].startswith("kube-api-access-")]
+    for key in ("containers", "initContainers"):
+        if key in spec:
+            found[key] = [without_token(container) for container in spec[key]]
+    return {key: value for key, value in found.items() if value not in ([], None)}
+
+
+def without_token(container: Manifest) -> Manifest:
+    mounts = [each for each in container.get("volumeMounts", ()) if "serviceaccount" not in each["mountPath"]]
+    return {key: value for key, value in (container | {"volumeMounts": mounts}).items() if value != []}
+
+
+async def test_the_data_files_are_what_kubernetes_has_today(control_plane: ControlPlane) -> None:
+    assert kept() == await asked(control_plane), "stale: python -m tools.kubernetes_schemas"
+
+
+@pytest.mark.parametrize("manifest", PLAIN_OBJECTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
+async def test_an_object_is_stored_as_on_a_cluster(beside: Served, real: Served, manifest: Manifest) -> None:
+    written = in_namespace(manifest, real.namespace)
+    query = "?dryRun=All" if manifest["kind"] in ("PersistentVolume", "Node", "Namespace") else ""
+    theirs, ours = await real.stored(written, query), await beside.stored(written, query)
+    assert leaves(comparable(ours)) == leaves(comparable(theirs))
+
+
+async def test_what_the_operator_writes_is_stored_as_on_a_cluster(beside: Served, real: Served) -> None:
+    written = golden_objects(real.namespace)
+    assert {each["kind"] for each in written} == {"ConfigMap", "Pod", "Service"}
+    for manifest in written:
+        theirs, ours = await real.stored(manifest, "?dryRun=All"), await beside.stored(manifest, "?dryRun=All")
+        assert leaves(comparable(ours)) == leaves(comparable(theirs))
+
+
+A_STATUS: Manifest = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05.678Z"}],
+    "podIP": "127.16.1.1",
+    "podIPs": [{"ip": "127.16.1.1"}],
+    "startTime": "2026-01-02T03:04:05Z",
+    "containerStatuses": [
+        {
+            "name": "main",
+            "ready": False,
+            "restartCount": 0,
+            "image": "",
+            "imageID": "",
+            "started": False,
+            "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}},
+            "lastState": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-02T03:04:05Z"}},
+        }
+    ],
+    "initContainerStatuses": [],
+    "message": "",
+}
+
+
+async def test_a_pods_status_is_stored_as_on_a_cluster(beside: Served, real: Served) -> None:
+    statuses = []
+    for server in (beside, real):
+        pod = a_pod("reported", spec={"restartPolicy": "Always"})
+        await server.stored(pod)
+        path = f"{server.path(pod, name='reported')}/status"
+        reply = await server.send("PATCH", path, {"status": A_STATUS}, media=MERGE)
+        assert reply.ok, reply.body
+        statuses.append(reply.json()["status"])
+    assert statuses[0] == statuses[1]
+
+
+UNKNOWN: list[Manifest] = [
+    a_pod(imagePulPolicy="Always"),
+    a_pod(env=[{"nam": "A", "name": "A"}]),
+    a_pod() | {"statuss": {}},
+    a_pod() | {"metadata": {"name": "pod", "label": {"a": "b"}}},
+    a_pod(spec={"volumes": [{"name": "v", "emptyDirr": {}}], "dnsConfig": {"option": []}}),
+]
+
+
+@pytest.mark.parametrize("manifest", UNKNOWN, ids=range(len(UNKNOWN)))
+async def test_an_unknown_field_is_refused_with_its_path(beside: Served, real: Served, manifest: Manifest) -> None:
+    replies = [await server.create(manifest, "?fieldValidation=Strict") for server in (beside, real)]
+    ours, theirs = (reply.json() for reply in replies)
+    assert [reply.status for reply in replies] == [400, 400]
+    assert ours["message"] == theirs["message"]
+
+
+MISTYPED: list[Manifest] = [
+    a_pod(env=[{"name": "A", "value": 1}]),
+    a_pod(command="python3 train.py"),
+    a_pod(ports=[{"containerPort": "http"}]),
+    a_pod(spec={"activeDeadlineSeconds": "1"}),
+    a_pod(spec={"hostNetwork": "yes"}),
+    a_pod() | {"metadata": {"name": "pod", "labels": {"a": 1}}},
+    a_pod(ports=[{"containerPort": 3_000_000_000}]),
+]
+
+
+@pytest.mark.parametrize("manifest", MISTYPED, ids=range(len(MISTYPED)))
+async def test_a_value_of_the_wrong_type_is_a_bad_request(beside: Served, real: Served, manifest: Manifest) -> None:
+    replies = [await server.create(manifest) for server in (beside, real)]
+    ours, theirs = (reply.json() for reply in replies)
+    assert [reply.status for reply in replies] == [400, 400]
+    assert words(ours) == words(theirs)
+
+
+def words(status: Any) -> str:
+    """Without the field's path, which we name before the sentence."""
+    return re.sub(r"(as a \w+: )[^ ]*: json", r"\1json", status["message"])
+
+
+async def test_zeros_that_mean_something_are_kept(embedded: Served) -> None:
+    spec = (await embedded.stored(A_RICH_POD))["spec"]
+    assert spec["setHostnameAsFQDN"] is False
+    assert spec["terminationGracePeriodSeconds"] == 0
+    assert "hostPID" not in spec
+    assert "args" not in spec["containers"][0]
