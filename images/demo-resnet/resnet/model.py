@@ -1,0 +1,49 @@
+"""A small residual network for small grey pictures."""
+
+import paddle
+from paddle import nn
+
+WIDTHS = (8, 16, 32)
+
+
+class Block(nn.Layer):
+    """Two convolutions and a way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2D(before, after, 3, stride, padding=1, bias_attr=False),
+            norm(after),
+            nn.ReLU(),
+            nn.Conv2D(after, after, 3, padding=1, bias_attr=False),
+            norm(after),
+        )
+        self.around = (
+            nn.Conv2D(before, after, 1, stride, bias_attr=False) if (before, stride) != (after, 1) else nn.Identity()
+        )
+        self.end = nn.ReLU()
+
+    def forward(self, pictures: paddle.Tensor) -> paddle.Tensor:
+        return self.end(self.body(pictures) + self.around(pictures))
+
+
+def norm(channels: int) -> nn.Layer:
+    """Not BatchNorm: its statistics are of a worker's share of the batch, so that what is learned would depend on how
+    many workers there are. A group is of one picture only.
+    """
+    return nn.GroupNorm(channels // 4, channels)
+
+
+def resnet(classes: int) -> nn.Layer:
+    narrow, middle, wide = WIDTHS
+    return nn.Sequential(
+        nn.Conv2D(1, narrow, 3, padding=1, bias_attr=False),
+        norm(narrow),
+        nn.ReLU(),
+        Block(narrow, narrow, 1),
+        Block(narrow, middle, 2),
+        Block(middle, wide, 2),
+        nn.AdaptiveAvgPool2D(1),
+        nn.Flatten(),
+        nn.Linear(wide, classes, weight_attr=nn.initializer.Constant(0.0)),  # at first all shapes are as likely
+    )

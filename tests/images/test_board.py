@@ -1,0 +1,75 @@
+"""Workers wait for each other and read each other's notes, with or without gloo."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from testbed.ports import free_ports
+from tests.images.programs import WIDE_AND_DEEP, loaded
+
+Board = loaded(WIDE_AND_DEEP, "board").Board
+WORKERS = 3
+TIMEOUT = 20
+
+
+@pytest.fixture
+def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("POD_IP", "127.0.0.1")
+    return [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(WORKERS + 1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def boards(endpoints: list[str]) -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(Board(rank, endpoints))) for rank in range(WORKERS)]
+
+
+def test_everybody_gets_all_notes_in_the_order_of_ranks(boards: list[Any], threads: ThreadPoolExecutor) -> None:
+    for topic in ("first", "second"):
+        asked = [threads.submit(boards[rank].notes, topic, f"{topic} {rank}") for rank in (2, 0, 1)]
+        for each in asked:
+            assert each.result(TIMEOUT) == [f"{topic} {rank}" for rank in range(WORKERS)]
+
+
+def test_nobody_goes_on_before_the_last_has_come(boards: list[Any], threads: ThreadPoolExecutor) -> None:
+    early: list[Future[list[str]]] = [threads.submit(boards[rank].notes, "epoch 1") for rank in (0, 1)]
+    # Once these two have met on another topic, what they asked before has long been heard.
+    others = [threads.submit(board.notes, "elsewhere") for board in boards[:2]]
+    assert boards[2].notes("elsewhere") == [""] * WORKERS
+    assert [each.result(TIMEOUT) for each in others] == [[""] * WORKERS] * 2
+    assert not any(each.done() for each in early)
+    boards[2].notes("epoch 1")
+    assert [each.result(TIMEOUT) for each in early] == [[""] * WORKERS] * 2
+
+
+def test_a_worker_that_comes_first_waits_for_worker_0(endpoints: list[str], threads: ThreadPoolExecutor) -> None:
+    first = [threads.submit(Board(rank, endpoints).notes, "start", str(rank)) for rank in (1, 2)]
+    with closing(Board(0, endpoints)) as board:
+        assert board.notes("start", "0") == ["0", "1", "2"]
+    assert [each.result(TIMEOUT) for each in first] == [["0", "1", "2"]] * 2
+
+
+def test_a_worker_that_was_started_again_finds_what_was_there(
+    boards: list[Any], endpoints: list[str], threads: ThreadPoolExecutor
+) -> None:
+    for each in [threads.submit(board.notes, "start") for board in boards]:
+        each.result(TIMEOUT)
+    assert Board(2, endpoints).notes("start") == [""] * WORKERS
+
+
+def test_worker_0_leaves_only_when_the_others_have_their_answers(
+    boards: list[Any], threads: ThreadPoolExecutor
+) -> None:
+    """It may go into a barrier of gloo next, where it holds Python's lock and answers nobody."""
+    asked = [threads.submit(board.notes, "epoch 1") for board in boards]
+    asked[0].result(TIMEOUT)
+    assert boards[0]._server._told["epoch 1"] == {1, 2}

@@ -1,0 +1,55 @@
+"""The lines that programs read: PADDLE_PROGRESS and PADDLE_RESULT, as images/README.md tells them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.images.programs import RESNET, WIDE_AND_DEEP, loaded
+
+Captured = pytest.CaptureFixture[str]
+progress = loaded(RESNET, "progress")
+
+
+def test_both_programs_have_the_same_module() -> None:
+    assert (RESNET / "progress.py").read_text() == (WIDE_AND_DEEP / "progress.py").read_text()
+
+
+def told(captured: Captured) -> tuple[str, dict[str, Any]]:
+    """What was printed, which has to be one whole line."""
+    text = captured.readouterr().out
+    assert text.endswith("}\n")
+    assert text.count("\n") == 1
+    kind, values = text.split(" ", 1)
+    return kind, json.loads(values, parse_constant=pytest.fail)
+
+
+def test_a_step_is_one_line_of_json(capsys: Captured) -> None:
+    progress.Progress(1, 2).tell(10, 100, loss=0.41, accuracy=0.5)
+    kind, values = told(capsys)
+    assert kind == "PADDLE_PROGRESS"
+    assert values.pop("samples_per_second") == 0
+    assert values == {"rank": 1, "workers": 2, "step": 10, "of": 100, "loss": 0.41, "accuracy": 0.5}
+
+
+def test_the_result_is_one_line_of_json(capsys: Captured) -> None:
+    progress.Progress(0, 1).end(loss=0.1, accuracy=0.97, parameters="ab12", agreed=True)
+    expected = {"rank": 0, "workers": 1, "loss": 0.1, "accuracy": 0.97, "parameters": "ab12", "agreed": True}
+    assert told(capsys) == ("PADDLE_RESULT", expected)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_loss_that_is_no_number_any_more_is_null(value: float, capsys: Captured) -> None:
+    progress.Progress(0, 1).tell(1, 2, loss=value)
+    assert told(capsys)[1]["loss"] is None
+
+
+def test_speed_is_what_was_trained_since_the_line_before(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    training = progress.Progress(0, 1)
+    for trained, seconds, speed in [(300, 2.0, 150.0), (100, 4.0, 25.0), (0, 1.0, 0.0)]:
+        training.trained(trained)
+        now[0] += seconds
+        training.tell(1, 2)
+        assert told(capsys)[1]["samples_per_second"] == speed
