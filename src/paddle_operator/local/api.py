@@ -105,11 +105,13 @@ class Api:
         namespace, parameters = request.target.namespace, request.parameters
         if request.method == "GET":
             return self._list_or_watch(request, resource)
-        if request.method == "POST" and (namespace or not resource.kind.namespaced):
+        if resource.kind.namespaced and not namespace:
+            raise _not_allowed()
+        if request.method == "POST":
             options = write_options("CreateOptions", parameters)
             created = self.writer.create(resource, namespace, _object(request, resource.kind), options)
             return self._formed(request, resource, created)
-        if request.method == "DELETE" and (namespace or not resource.kind.namespaced):
+        if request.method == "DELETE" and resource.kind.plural != "namespaces":
             return self._delete_all(request, resource)
         raise _not_allowed()
 
@@ -310,8 +312,15 @@ def _edit(request: Request, kind: Kind) -> Edit:
     if not isinstance(patch, dict):
         raise bad_request("error decoding patch: a merge patch is a JSON object")
     if media == patches.STRATEGIC:
-        return lambda manifest: strategic.merged(kind.schema, manifest, patch)
+        return lambda manifest: _strategically(kind, manifest, patch)
     return lambda manifest: patches.merged(manifest, patch)
+
+
+def _strategically(kind: Kind, manifest: Manifest, patch: Manifest) -> Manifest:
+    try:
+        return strategic.merged(kind.schema, manifest, patch)
+    except strategic.BadPatch as problem:
+        raise bad_request(str(problem)) from None
 
 
 def _not_allowed() -> Refusal:

@@ -91,11 +91,16 @@ class GarbageCollector:
     def _look_at(self, table: Table, record: Record) -> None:
         """Cheap, since it is done at every write."""
         if (
-            any(owner not in self._store.by_uid or owner in self._waiting for owner in record.owners)
+            any(not self._is_there(owner, record) or owner in self._waiting for owner in record.owners)
             or any(mark in record.body for mark in _MARKS)
             or (table.name == "namespaces" and record.fields["status.phase"] == "Terminating")
         ):
             self._find(table.name, record.key)
+
+    def _is_there(self, owner: str, record: Record) -> bool:
+        """An owner is cluster-wide or in the namespace of what it owns."""
+        found = self._store.by_uid.get(owner)
+        return found is not None and found[1].namespace in ("", record.key.namespace)
 
     def _is_terminating(self, namespace: str) -> bool:
         namespaces = self._store.tables.get("namespaces")

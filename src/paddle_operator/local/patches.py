@@ -45,9 +45,9 @@ def patched(original: Manifest, operations: Any) -> Manifest:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request(f"an operation of a JSON patch has an op and a path, and {operation!r} has not")
         perform = _OPERATIONS.get(str(operation.get("op")))
-        if perform is None:
-            raise bad_request(f"a JSON patch knows {', '.join(_OPERATIONS)}, and not {operation.get('op')!r}")
         try:
+            if perform is None:
+                raise _Unfit(f"a JSON patch knows {', '.join(_OPERATIONS)}, and not {operation.get('op')!r}")
             document = perform(document, operation)
         except _Unfit as problem:
             raise _unprocessable(str(problem)) from None
@@ -113,7 +113,7 @@ def _changed(document: Any, steps: list[str], path: str, change: Callable[[Any, 
 
 def _needed(operation: Manifest, name: str) -> Any:
     if name not in operation:
-        raise bad_request(f"the operation {operation.get('op')} at {operation.get('path')} lacks {name}")
+        raise _Unfit(f"the operation {operation.get('op')} at {operation.get('path')} lacks {name}")
     return operation[name]
 
 
@@ -162,9 +162,7 @@ def _replace(document: Any, operation: Manifest) -> Any:
 
     def change(parent: Any, step: str) -> Any:
         if isinstance(parent, dict):
-            if step not in parent:
-                raise _Unfit(f"replace operation does not apply: doc is missing key: {path}: missing value")
-            parent[step] = value
+            parent[step] = value  # also where there is nothing to replace: Kubernetes is more generous than the RFC
         else:
             parent[_index(step, len(parent) - 1)] = value
         return parent

@@ -77,6 +77,8 @@ def bind(
         details = {"name": name, "kind": "Binding"}
         sentence = f'Binding "{name}" is invalid: target.name: Required value'
         raise Refusal(422, sentence, details=details, causes=[problem])
+    if metadata_of(binding).get("name") not in (None, "", name):
+        raise bad_request("name in URL does not match name in Binding object")
     pod = pods.manifest(record)
     metadata = pod["metadata"]
     why = ""

@@ -182,11 +182,16 @@ def _node_texts(node: Manifest) -> dict[str, str]:
     return {"spec.unschedulable": _text(bool((node.get("spec") or {}).get("unschedulable")))}
 
 
+# events.k8s.io calls some fields by other names; what is stored is core v1's form.
+_NEW_EVENT_NAMES = {"reportingController": "reportingComponent"} | {
+    f"regarding.{name}": f"involvedObject.{name}" for name in _INVOLVED
+}
+
 _NOTHING = Fields()
 _BY_RESOURCE: dict[tuple[str, str], Fields] = {
     ("", "pods"): Fields(tuple(_pod_texts({})), _pod_texts),
     ("", "events"): Fields(tuple(_event_texts({})), _event_texts),
-    ("events.k8s.io", "events"): Fields(tuple(_event_texts({})), _event_texts),
+    ("events.k8s.io", "events"): Fields(("reason", "type", *_NEW_EVENT_NAMES), _event_texts),
     ("", "secrets"): _plain("type"),
     ("", "nodes"): Fields(("spec.unschedulable",), _node_texts),
     ("", "namespaces"): _plain("status.phase"),
@@ -198,12 +203,6 @@ def selectable_fields(group: str, plural: str) -> Fields:
     return _BY_RESOURCE.get((group, plural), _NOTHING)
 
 
-# events.k8s.io calls some fields by other names; what is stored is core v1's form.
-_EVENT_NAMES = {"reportingController": "reportingComponent"} | {
-    f"regarding.{name}": f"involvedObject.{name}" for name in _INVOLVED
-}
-
-
 def field_test(text: str, group: str, plural: str) -> Test | None:
     """What `fieldSelector=text` asks of a record's fields; None where it asks nothing. Raises Refusal."""
     known = (*_METADATA, *selectable_fields(group, plural).paths)
@@ -213,10 +212,10 @@ def field_test(text: str, group: str, plural: str) -> Test | None:
         if match is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         path, operator, value = match[1], match[2], _unescaped(match[3], text)
-        if group == "events.k8s.io":
-            path = _EVENT_NAMES.get(path, path)
         if path not in known:
             raise bad_request(f"field label not supported: {path} (here: {', '.join(known)})")
+        if group == "events.k8s.io":
+            path = _NEW_EVENT_NAMES.get(path, path)
         tests.append(_field_test(path, value, equal=operator != "!="))
     if not tests:
         return None

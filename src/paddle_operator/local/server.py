@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.errors import in_words
+from paddle_operator.local import discovery, openapi
 from paddle_operator.local.answers import Answer
 from paddle_operator.local.api import Api, Request
 from paddle_operator.local.kinds import Kind
@@ -58,6 +59,7 @@ class ApiServer:
         self.url = ""
         self._directory = directory
         self._kinds = tuple(kinds)
+        self._documents = (discovery.documents(self._kinds), openapi.documents(self._kinds))
         self._bearer = f"Bearer {token}".encode()
         self._logs = logs
         self._port = port
@@ -151,7 +153,19 @@ class ApiServer:
 
     def _document(self, request: web.BaseRequest) -> web.Response:
         """What the server tells of itself."""
-        raise Refusal(404, f"the local cluster has nothing at {request.path}")
+        path = request.path.rstrip("/")
+        for find in self._documents:
+            found = find(path, request.query_string, request.headers.get("Accept", ""))
+            if found is None:
+                continue
+            if request.method != "GET":
+                raise Refusal(405, f"{path} can only be read: use GET")
+            if request.headers.get("If-None-Match") == found.headers["ETag"]:
+                return web.Response(status=304, headers=found.headers)
+            return web.Response(body=found.body, headers=found.headers | {"Content-Type": found.media_type})
+        raise Refusal(
+            404, f"the local cluster has nothing at {request.path}: `kubectl api-resources` tells what it has"
+        )
 
     # Streams
 
