@@ -1,0 +1,35 @@
+"""Folders with a Dockerfile, and wheels so small that no network is needed for them."""
+
+import zipfile
+from pathlib import Path
+
+PYTHON_ONLY = "--no-index --no-deps"
+
+
+def a_folder(folder: Path, dockerfile: str, **files: str) -> Path:
+    """An image's folder; `train__py` stands for train.py."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "Dockerfile").write_text(dockerfile)
+    for name, text in files.items():
+        path = folder / name.replace("__", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def a_wheel(folder: Path, name: str, version: str = "1.0", says: str = "hello") -> str:
+    """The file name of a wheel with one module and one program, both named as the wheel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = f"{name}-{version}-py3-none-any.whl"
+    information = f"{name}-{version}.dist-info"
+    contents = {
+        f"{name}.py": f"WORD = {says!r}\ndef main():\n    print(WORD)\n",
+        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{information}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
+    }
+    record = "".join(f"{path},,\n" for path in (*contents, f"{information}/RECORD"))
+    with zipfile.ZipFile(folder / file, "w") as wheel:
+        for path, text in {**contents, f"{information}/RECORD": record}.items():
+            wheel.writestr(path, text)
+    return file
