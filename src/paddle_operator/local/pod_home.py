@@ -125,7 +125,7 @@ class PodHome:
         if not count:
             return {}
         for other in self.pod.spec.containers:
-            if other is container:
+            if other.name == container.name:
                 break
             start += _gpu_count(other)
         shown = ",".join(str(gpu) for gpu in self._gpus[start : start + count])

@@ -17,6 +17,7 @@ from paddle_operator.local.pod import PODS, LocalPod
 
 log = logging.getLogger(__name__)
 
+GATHER_SECONDS = 0.01  # what happens in one breath, such as an address and a missing ConfigMap, is one write
 CONFLICT_SECONDS = 0.05  # until the change that we did not know of has reached our cache
 
 
@@ -78,6 +79,7 @@ class Report:
     async def run(self) -> None:
         while True:
             await self._news.wait()
+            await self._writer.clock.sleep(GATHER_SECONDS)
             self._news.clear()
             await self._writer.write(self._key, self._uid, self._news_for)
             self._told = self._offered

@@ -156,14 +156,20 @@ class Bed:
         own = [each for each in every if (each.regarding or {}).get("name") == name]
         return [(each.reason, each.note) for each in sorted(own, key=lambda each: each.version)]
 
-    async def event(self, name: str, reason: str) -> str:
+    async def event(self, name: str, reason: str, text: str = "") -> str:
         """The note of the first such event, which is waited for: events are sent behind the work."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 for found, note in await self.events(name):
-                    if found == reason:
+                    if found == reason and text in note:
                         return note
                 await asyncio.sleep(0.02)
+
+    async def knows_node(self, node: Whole) -> None:
+        """Return when the bed's node has heard of this version of a Node object."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while self.node._nodes.store.version < node.version:
+                await asyncio.sleep(0.01)
 
     async def annotate(self, name: str, **annotations: str) -> None:
         await self.client.merge(PODS, Key(self.namespace, name), {"metadata": {"annotations": annotations}})

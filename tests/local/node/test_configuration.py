@@ -52,7 +52,7 @@ async def test_a_missing_key_is_told_and_waited_for(bed: Bed) -> None:
     await bed.create(pod("keyless", "echo $RANK", container={"env": env}))
     held = await bed.until("keyless", lambda pod: pod.waits() == "CreateContainerConfigError")
     assert held.state()["message"] == "couldn't find key rank in ConfigMap default/mnist"
-    await bed.client.merge(CONFIG_MAPS, Key("default", "mnist"), {"data": {"rank": "5"}})
+    await bed.client.merge(CONFIG_MAPS, Key(bed.namespace, "mnist"), {"data": {"rank": "5"}})
     assert await bed.log(await bed.finished("keyless")) == "5\n"
 
 
@@ -114,7 +114,7 @@ async def test_a_config_map_is_files_and_they_change_while_the_program_runs(bed:
     script = "cat /etc/own/greeting; echo; until grep -q bye /etc/own/greeting; do sleep 0.02; done; ls /etc/own"
     await bed.create(pod("files", script, container=mounted("/etc/own"), **volume(configMap={"name": "mnist"})))
     await bed.printed(await bed.running("files"), "hello")
-    await bed.client.merge(CONFIG_MAPS, Key("default", "mnist"), {"data": {"greeting": "bye", "more": "x"}})
+    await bed.client.merge(CONFIG_MAPS, Key(bed.namespace, "mnist"), {"data": {"greeting": "bye", "more": "x"}})
     assert await bed.log(await bed.finished("files")) == "hello\ngreeting\nmore\n"
 
 
@@ -315,4 +315,4 @@ async def test_a_state_folder_that_cannot_be_written_is_a_sentence_in_the_pods_s
         assert held.phase == "Pending"
         (tmp_path / "state/pods").unlink()
         assert (await bed.finished("stuck")).phase == "Succeeded"
-        assert await bed.client.get(PODS, Key("default", "stuck"))
+        assert await bed.client.get(PODS, Key(bed.namespace, "stuck"))

@@ -125,7 +125,7 @@ async def test_a_pod_with_two_containers_runs_until_both_have_ended(bed: Bed) ->
     running = await bed.until("pair", lambda pod: pod.state().get("exitCode") == 4)
     assert running.phase == "Running"
     assert running.condition("Ready")["message"] == "containers with unready status: [main]"
-    await bed.client.merge(PODS, Key("default", "pair"), {"spec": {"activeDeadlineSeconds": 1}})
+    await bed.client.merge(PODS, Key(bed.namespace, "pair"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await bed.finished("pair")
     assert (ended.state("other")["exitCode"], ended.state()["exitCode"]) == (7, 4)
 
@@ -206,7 +206,7 @@ async def test_a_pod_that_is_deleted_by_force_leaves_no_process(bed: Bed) -> Non
 async def test_a_deadline_that_is_patched_onto_a_running_pod_ends_it_with_its_true_code(bed: Bed) -> None:
     await bed.create(pod("limited", WAITS))
     await bed.printed(await bed.running("limited"), "begun")
-    await bed.client.merge(PODS, Key("default", "limited"), {"spec": {"activeDeadlineSeconds": 1}})
+    await bed.client.merge(PODS, Key(bed.namespace, "limited"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await bed.finished("limited")
     assert (ended.phase, ended.status["reason"]) == ("Failed", "DeadlineExceeded")
     assert ended.state()["exitCode"] == 7
@@ -236,7 +236,7 @@ async def test_hooks_run_after_the_start_and_before_the_end(bed: Bed) -> None:
         )
     )
     await bed.printed(await bed.running("polite"), "begun")
-    await bed.client.merge(PODS, Key("default", "polite"), {"spec": {"activeDeadlineSeconds": 1}})
+    await bed.client.merge(PODS, Key(bed.namespace, "polite"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await bed.finished("polite")
     assert (await bed.log(ended)).endswith("hello\ngoodbye\n")
 
