@@ -16,30 +16,36 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
+from paddle_operator.local.addresses import Block
 from paddle_operator.local.builtin import KINDS
 from paddle_operator.local.images import LocalImages
 from paddle_operator.local.kinds import Kind
 from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node import Node
-from paddle_operator.local.sandbox import sandbox
+from paddle_operator.local.sandbox import machine_sandbox
 from paddle_operator.local.server import ApiServer
 
 log = logging.getLogger(__name__)
 
 REPORTER = "paddle-operator"
+HINTS = {
+    "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "
+    "3.14: install one of these Pythons beside yours"
+}
 
 
 @asynccontextmanager
-async def api_server(state: State) -> AsyncIterator[Cluster]:
+async def api_server(state: State, logs: LogFiles | None = None) -> AsyncIterator[Cluster]:
     """Only the API server, on what is stored: enough to look at jobs and their logs, and to delete them.
 
     Raises AlreadyRuns.
     """
+    logs = logs or LogFiles(state.folder)
     last = state.last()
     token = last.token if last else secrets.token_urlsafe(32)
     with state.held():
         port = urlsplit(last.url).port or 0 if last else 0
-        server = ApiServer(state.folder, served_kinds(), token=token, logs=LogFiles(state.folder), port=port)
+        server = ApiServer(state.folder, served_kinds(), token=token, logs=logs, port=port)
         async with server:
             yield Cluster(server.url, token, os.getpid())
 
@@ -47,11 +53,12 @@ async def api_server(state: State) -> AsyncIterator[Cluster]:
 @asynccontextmanager
 async def cluster(state: State) -> AsyncIterator[Cluster]:
     """The whole cluster, announced to others; leaving ends its pods with their grace. Raises AlreadyRuns."""
+    logs = LogFiles(state.folder)  # one for both: who serves a log hears from who writes it
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(api_server(state))
+        served = await stack.enter_async_context(api_server(state, logs))
         connection = PlainConnection(served.url, served.token)
         parts = await stack.enter_async_context(asyncio.TaskGroup())
-        await stack.enter_async_context(running_node(state, connection, parts))
+        await stack.enter_async_context(running_node(state, logs, connection, parts))
         await stack.enter_async_context(running_operator(connection, parts))
         state.announce(served)
         yield served
@@ -72,16 +79,32 @@ async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup
 
 
 @asynccontextmanager
-async def running_node(state: State, connection: PlainConnection, parts: asyncio.TaskGroup) -> AsyncIterator[None]:
-    images = LocalImages(image_folders(), state.images, state.cache / "images")
-    async with Client(connection, user_agent="paddle-node") as client:
-        node = Node(client, state.folder, images=images, sandbox=sandbox())
-        running = parts.create_task(node.serve(), name="node")
-        try:
-            yield
-        finally:
-            await node.stop()
-            await asyncio.wait((running,))
+async def running_node(
+    state: State, logs: LogFiles, connection: PlainConnection, parts: asyncio.TaskGroup
+) -> AsyncIterator[None]:
+    cache = state.cache / "images"
+    cache.mkdir(parents=True, exist_ok=True)
+    sandbox = await machine_sandbox([cache])
+    for note in sandbox.notes:
+        log.warning("this machine: %s", note)
+    images = LocalImages(image_folders(), state.images, cache, hints=HINTS)
+    with Block.claim() as block:
+        async with Client(connection, user_agent="paddle-node") as client:
+            node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)
+            running = parts.create_task(node.serve(), name="node")
+            await either(node.ready, running)
+            try:
+                yield
+            finally:
+                node.stop()
+                await asyncio.wait((running,))
+
+
+async def either(ready: asyncio.Event, running: "asyncio.Task[None]") -> None:
+    """Until it is ready; or until it has died, which its group then tells."""
+    waiting = asyncio.ensure_future(ready.wait())
+    await asyncio.wait((waiting, running), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
 
 
 def served_kinds() -> list[Kind]:

@@ -64,6 +64,7 @@ class Follower:
         )
         self._finished: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
         self._logs: dict[Container, asyncio.Task[None]] = {}
+        self._ended: set[Container] = set()  # parameter servers are still about to end when the job has finished
         self._jobs.store.listen(lambda old, new, _lane: self._job_changed(old, new))
         self._pods.store.listen(lambda old, new, _lane: self._pod_changed(old, new))
 
@@ -71,8 +72,8 @@ class Follower:
         """The job as it ended; None where somebody has deleted it."""
         async with self._following():
             job = await asyncio.shield(self._finished)
-            if self._logs:
-                await asyncio.wait(self._logs.values(), timeout=DRAIN_SECONDS)
+            if last := [task for container, task in self._logs.items() if container in self._ended]:
+                await asyncio.wait(last, timeout=DRAIN_SECONDS)
             return job
 
     @asynccontextmanager
@@ -111,6 +112,8 @@ class Follower:
         for each in statuses:
             container = Container(new.uid, each.name, each.restart_count)
             started = each.state.running or each.state.terminated
+            if each.state.terminated:
+                self._ended.add(container)
             if self._with_logs and started and container not in self._logs:
                 name = "" if each.name == MAIN_CONTAINER or len(statuses) == 1 else each.name
                 self._logs[container] = self._group.create_task(self._read(new, each.name, name))

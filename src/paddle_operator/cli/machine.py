@@ -13,7 +13,7 @@ from paddle_operator.cli.documents import CannotBeUsed, Document, devices_of
 from paddle_operator.cli.state import State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.local.images import register_image
+from paddle_operator.local.images import last_part, register_image, registrations, without_tag
 
 NODES = Resource("api/v1", "nodes", Object, namespaced=False)
 DOCKERFILE = "Dockerfile"
@@ -62,11 +62,13 @@ def image_folders() -> list[Path]:
     return [folder for folder in (package.parents[1] / "images", package / "images") if folder.is_dir()]
 
 
-def register(state: State, wishes: Wishes, namespace: str) -> None:
-    """Write the wishes down where the node looks."""
+def register(state: State, wishes: Wishes, namespace: str, images: Iterable[str]) -> None:
+    """Write the wishes down where the node looks: folders for good, Python and build arguments for this run."""
     state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, folder in wishes.images.items():
         register_image(state.images, name, folder)
+    for name in images:
+        remember(state, wishes, name)
     for claim, folder in wishes.volumes.items():
         place = state.volumes / namespace / claim
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +77,15 @@ def register(state: State, wishes: Wishes, namespace: str) -> None:
         elif place.exists():
             raise CannotBeUsed(f"--volume {claim}={folder}: the claim has files of its own in {place}: move them away")
         place.symlink_to(folder)
+
+
+def remember(state: State, wishes: Wishes, name: str) -> None:
+    """What one image of the job is made of in this run."""
+    every = registrations(state.images)
+    known = next((every[each] for each in (name, without_tag(name), last_part(name)) if each in every), None)
+    if known or wishes.build_args or wishes.python:
+        folder = known.folder if known else None
+        register_image(state.images, name, folder, wishes.build_args, wishes.python)
 
 
 async def check_devices(client: Client, job: Document) -> None:

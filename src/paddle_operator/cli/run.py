@@ -22,6 +22,7 @@ from paddle_operator.cli.machine import Wishes, check_devices, register
 from paddle_operator.cli.options import with_target
 from paddle_operator.cli.scene import Scene, summary
 from paddle_operator.cli.screens import LiveScreen, PlainScreen, say, warn
+from paddle_operator.cli.state import NAMESPACE
 from paddle_operator.cli.target import Target, connection_to
 from paddle_operator.cli.up import started
 from paddle_operator.kube.client import Client
@@ -114,7 +115,8 @@ async def _run(target: Target, order: Order, *, detach: bool, dry_run: bool) -> 
     if dry_run:
         return await _rehearse(target, order)
     if target.is_embedded:
-        register(target.state, order.wishes, order.job["metadata"].get("namespace") or target.namespace or "default")
+        namespace = order.job["metadata"].get("namespace") or target.namespace or NAMESPACE
+        register(target.state, order.wishes, namespace, documents.images_of(order.job))
     async with _cluster(target, detach=detach) as client:
         namespace = target.namespace_of(client)
         job = placed(order.job, namespace)

@@ -1,4 +1,4 @@
-"""The embedded cluster as a process, which `paddlejob up` starts: python -m paddle_operator.cli.supervisor --state DIR"""
+"""The embedded cluster as a process of its own, which `paddlejob up` starts."""
 
 import argparse
 import asyncio
