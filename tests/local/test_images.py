@@ -105,7 +105,7 @@ async def test_pip_lines_become_an_environment_and_files_become_mounts(machine: 
     assert (image.environment, image.working_directory) == ({"A": "1"}, "/app")
     assert python(image, "import tiny; print(tiny.WORD)") == "hello"
     assert {mount.target for mount in image.mounts} == {"/app", "/wheels"}
-    assert any("installing 1 package: tiny" in line for line in machine.told)
+    assert "installing tiny" in machine.told
 
     sandbox = NamespaceSandbox([machine.cache])  # the whole way: what the node does with it
     path = f"{image.programs[0]}:/usr/bin:/bin"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -192,6 +193,34 @@ async def test_two_containers_at_once_end_each_with_its_own_code(sandbox: LocalS
     assert [result.code for result in results] == list(range(8))
 
 
+@pytest.mark.parametrize("free", [1, 3])  # no socket, and a socket but no process
+async def test_a_machine_that_has_no_more_descriptors_is_told_and_nothing_leaks(
+    sandbox: LocalSandbox, free: int
+) -> None:
+    await shell(sandbox, "true")  # what stays from the first time is there now
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest, taken = max(map(int, os.listdir("/proc/self/fd"))), [os.dup(0)]
+    while taken[-1] < highest:
+        taken.append(os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1 + free, limits[1]))
+    try:
+        with pytest.raises(StartError, match="refuses another process: Too many open files"):
+            await sandbox.start(a_command("true"), sys.stderr.fileno())
+        next_descriptor = os.dup(0)
+        assert next_descriptor == taken[-1] + 1
+        os.close(next_descriptor)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+async def test_a_scratch_folder_that_cannot_be_made_is_told(sandbox: LocalSandbox, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match="folders cannot be made"):
+        await ran(sandbox, "true", scratch=tmp_path / "file")
+
+
 # In namespaces
 
 
@@ -328,25 +357,43 @@ async def test_the_probe_takes_namespaces_where_they_work() -> None:
 
 
 def test_the_probe_takes_plain_processes_where_a_kernel_refuses_and_tells_its_words() -> None:
+    # Within a user namespace of ours the limit of those below it is ours to set.
+    name, notes = probed_after("echo 0 > /proc/sys/user/max_user_namespaces")
+    assert name == "PlainSandbox"
+    assert "unshare: No space left on device" in notes[0]
+
+
+def test_the_probe_takes_namespaces_with_the_machines_proc_where_parts_of_that_are_hidden() -> None:
+    # As container engines do it; the kernel then refuses another /proc, in which they would be in sight.
+    name, notes = probed_after("mount -t tmpfs none /proc/sys")
+    assert name == "NamespaceSandbox"
+    assert any("see the machine's processes in /proc" in note for note in notes)
+
+
+def test_whoever_is_root_only_in_a_namespace_gets_namespaces_too() -> None:
+    name, notes = probed_after("true")
+    assert name == "NamespaceSandbox"
+    assert not any("/proc" in note for note in notes)
+
+
+def probed_after(preparation: str) -> tuple[str, list[str]]:
+    """What the probe finds in namespaces of ours, prepared by a line of shell; nothing of the machine is changed."""
     probe = """
 import asyncio, json
 from paddle_operator.local.sandbox import machine_sandbox
 sandbox = asyncio.run(machine_sandbox())
-print(json.dumps([type(sandbox).__name__, sandbox.notes[0]]))
+print(json.dumps([type(sandbox).__name__, sandbox.notes]))
 """
-    # Within a user namespace of ours the limit of those below it is ours to set.
-    refusing = ["unshare", "--user", "--map-root-user", "sh", "-c"]
-    script = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    namespaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", f'{preparation}; exec "$@"', "-"]
     done = subprocess.run(
-        [*refusing, script, "-", sys.executable, "-c", probe],
+        [*namespaces, sys.executable, "-c", probe],
         env={"PYTHONPATH": str(SOURCES), "PATH": DEFAULT_PATH},
         capture_output=True,
         text=True,
         check=True,
     )
-    name, sentence = json.loads(done.stdout)
-    assert name == "PlainSandbox"
-    assert "unshare: No space left on device" in sentence
+    name, notes = json.loads(done.stdout)
+    return name, notes
 
 
 def is_sleep(pid: int) -> bool:

@@ -178,8 +178,8 @@ class _Telling:
             name = said[2].rpartition("/")[2]
             self._do(f"{what.get(said[1], 'using cached')} {name}{f' ({said[3]})' if said[3] else ''}")
         elif text.startswith("Installing collected packages: "):
-            packages = text.partition(": ")[2].split(", ")
-            self._do(f"installing {len(packages)} package{'s' if len(packages) > 1 else ''}: {', '.join(packages)}")
+            *others, last = text.partition(": ")[2].split(", ")  # what was asked for comes after what it needs
+            self._do(f"installing {last}{f' and {len(others)} more' if others else ''}")
 
     def still(self) -> None:
         if self._doing:

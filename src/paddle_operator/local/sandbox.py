@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class Contained:
     async def wait(self) -> int:
         await asyncio.shield(self._ended)
         # Only after a keeper was killed: its death signal is on its way, and nobody else tells when it has arrived.
-        while self._code is None and _exists(self.pid):  # noqa: ASYNC110
+        while self._code is None and _lives(self.pid):  # noqa: ASYNC110
             await asyncio.sleep(_MOMENT)
         return 128 + 9 if self._code is None else self._code
 
@@ -116,7 +116,10 @@ class LocalSandbox:
             self.notes.append(f"Memory limits of containers are not enforced, because {reason}.")
 
     async def start(self, command: Command, output: int) -> Contained:
-        order = await asyncio.to_thread(self.order, command)
+        try:
+            order = await asyncio.to_thread(self.order, command)
+        except OSError as error:
+            raise StartError(f"the container's folders cannot be made: {error}") from None
         return await _started(order, output, self._group(command.memory_bytes))
 
     def order(self, command: Command) -> dict[str, Any]:
@@ -165,14 +168,22 @@ async def machine_sandbox(shown: Sequence[Path] = ()) -> LocalSandbox:
     if sys.platform != "linux":
         return PlainSandbox(f"{platform.system()} has no namespaces")
     sandbox = NamespaceSandbox(shown)
-    command = Command(("true",), {"PATH": DEFAULT_PATH}, host_name="probe", hosts="127.0.0.1 localhost\n")
+    command = Command(("cat", "/proc/1/comm"), {}, host_name="probe", hosts="127.0.0.1 localhost\n")
     try:
         with tempfile.TemporaryFile() as output:
             process = await sandbox.start(command, output.fileno())
             code = await process.wait()
+            output.seek(0)
+            first_process = output.read()
     except StartError as error:
         return PlainSandbox(f"{error}{_apparmor_hint()}")
-    return sandbox if code == 0 else PlainSandbox(f"`true` ended with {code} in namespaces of its own")
+    if code:
+        return PlainSandbox(f"`cat /proc/1/comm` ended with {code} in namespaces of its own")
+    if first_process != b"cat\n":
+        sandbox.notes.append(
+            "Containers see the machine's processes in /proc, because parts of that are hidden from us."
+        )
+    return sandbox
 
 
 async def started_plainly(command: Command, output: int) -> Contained:
@@ -225,7 +236,12 @@ def _order(
 
 async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None) -> Contained:
     order = {**order, "parent": os.getpid(), "memory_group": str(group.members) if group else ""}
-    contained = _keeper_of(output, group)
+    try:
+        contained = _keeper_of(output, group)
+    except OSError as error:
+        if group:
+            group.remove()
+        raise StartError(f"this machine refuses another process: {error.strerror}") from None
     text = marshal.dumps(order)
     try:
         await contained.started(len(text).to_bytes(8, "big") + text)
@@ -237,9 +253,9 @@ async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None
 
 
 def _keeper_of(output: int, group: MemoryGroup | None) -> Contained:
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    with theirs:
+    with ExitStack() as unless_started:
+        ours, theirs = map(unless_started.enter_context, socket.socketpair())
+        ours.setblocking(False)
         keeper = subprocess.Popen(  # noqa: S603 -- our own program; not asyncio's, which needs a thread for each
             [sys.executable, "-I", "-S", "-X", "utf8", _program(), str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
@@ -248,6 +264,8 @@ def _keeper_of(output: int, group: MemoryGroup | None) -> Contained:
             env={},
             pass_fds=(theirs.fileno(),),
         )
+        unless_started.pop_all()
+    theirs.close()
     return Contained(keeper, ours, group)
 
 
@@ -275,11 +293,9 @@ def _apparmor_hint() -> str:
     return ""
 
 
-def _exists(pid: int) -> bool:
+def _lives(pid: int) -> bool:
+    """A zombie does not: it may stay one for ever where nobody reaps orphans, as in many a container."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
         return False
-    except PermissionError:
-        return True
-    return pid > 0
