@@ -263,17 +263,19 @@ def wants_table(accept: str) -> bool:
     raise Refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}; the client accepts only {accept}")
 
 
-def _decoded(request: Request) -> Any:
+def _decoded(request: Request, what: str = "object") -> Any:
     if request.content_type not in ("", JSON):
         raise Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {JSON}")
     try:
         return msgspec.json.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise bad_request(f"couldn't get version/kind; json parse error: {problem}") from None
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {what}): json parse error: {problem}"
+        ) from None
 
 
 def _object(request: Request, kind: Kind) -> Manifest:
-    manifest = _decoded(request)
+    manifest = _decoded(request, kind.kind)
     if not isinstance(manifest, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): it is no JSON object")
     return manifest
@@ -283,7 +285,7 @@ def _options_body(request: Request) -> Manifest | None:
     """DeleteOptions, where there are any."""
     if not request.body:
         return None
-    options = _decoded(request)
+    options = _decoded(request, "DeleteOptions")
     if not isinstance(options, dict) or (options.get("kind") or "DeleteOptions") != "DeleteOptions":
         raise bad_request("the body of a deletion must be DeleteOptions, or left out")
     return options

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local import causes
 from paddle_operator.local.kinds import Kind, Manifest
-from paddle_operator.local.refusals import Refusal, bad_request
+from paddle_operator.local.refusals import Malformed, Refusal, bad_request
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: nobody's name is a word that should not be there
 _LONGEST_BASE = 58  # 63 less the five letters
@@ -41,13 +41,8 @@ def check_type(kind: Kind, manifest: Manifest) -> None:
     if (version, name) == (kind.api_version, kind.kind):
         return
     if isinstance(version, str) and version == kind.api_version:
-        raise bad_request(
-            f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: '
-            f"send it to the URL of its own kind"
-        )
-    raise bad_request(
-        f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
-    )
+        raise Malformed(kind, str(name), "send it to the URL of its own kind")
+    raise Malformed(kind, str(name), f'its apiVersion is "{version}", but must be {kind.api_version}')
 
 
 def check_place(metadata: Manifest, namespace: str, name: str = "") -> None:
@@ -64,7 +59,7 @@ def check_place(metadata: Manifest, namespace: str, name: str = "") -> None:
 def new_metadata(metadata: Manifest, namespace: str, uid: str, now: datetime) -> Manifest:
     """Of an object that is about to be made; its name is there already."""
     if metadata.get("resourceVersion"):
-        raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="InternalError")
+        raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="")
     made = {name: value for name, value in metadata.items() if value not in (None, {}, [])}
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "namespace"):
         made.pop(name, None)

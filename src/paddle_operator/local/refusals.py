@@ -33,13 +33,13 @@ class Refusal(Exception):
         code: int,
         message: str,
         *,
-        reason: str = "",
+        reason: str | None = None,
         details: Mapping[str, object] | None = None,
         causes: Iterable[Cause] = (),
     ) -> None:
         super().__init__(message)
         self.code = code
-        self.reason = reason or REASONS.get(code, "")
+        self.reason = REASONS.get(code, "") if reason is None else reason
         self.details = dict(details or {})
         if told := [_told(cause) for cause in causes]:
             self.details["causes"] = told
@@ -52,8 +52,9 @@ class Refusal(Exception):
             "metadata": {},
             "status": "Failure",
             "message": str(self),
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details:
             status["details"] = self.details
         return status | {"code": self.code}
@@ -73,6 +74,13 @@ def about(kind: Kind, name: str, **more: object) -> dict[str, object]:
     """The details that say whom a refusal is about."""
     parts = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in (parts | more).items() if value}
+
+
+class Malformed(Refusal):
+    """What was sent does not even have the form of its kind."""
+
+    def __init__(self, kind: Kind, sent: str, why: str) -> None:
+        super().__init__(400, f'{sent} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
 
 def bad_request(sentence: str) -> Refusal:

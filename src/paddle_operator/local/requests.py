@@ -84,7 +84,7 @@ def number(parameters: Parameters, name: str) -> int | None:
     if not text:
         return None
     if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax (the parameter {name})')
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
 
 

@@ -68,9 +68,17 @@ def _pod(pod: Manifest, _table: Table) -> None:
 
 
 def _pod_status(pod: Manifest, old: Manifest) -> None:
-    """A node that reports says nothing of the class, which never changes."""
+    """A node that reports says nothing of the class, which never changes, and gives its address in one form or two."""
+    status = dict(pod.get("status") or {})
     if quality := (old.get("status") or {}).get("qosClass"):
-        pod["status"] = (pod.get("status") or {}) | {"qosClass": quality}
+        status["qosClass"] = quality
+    address, addresses = status.get("podIP"), status.get("podIPs") or []
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0].get("ip", "")
+    if status:
+        pod["status"] = status
 
 
 # Services
@@ -88,8 +96,9 @@ def _service(service: Manifest, services: Table) -> None:
 
 def _address_fields(spec: Manifest) -> None:
     spec["clusterIPs"] = [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    both = spec["clusterIP"] == "None" and not spec.get("selector")  # whose endpoints nobody but the user knows
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
     spec.setdefault("internalTrafficPolicy", "Cluster")
 
 

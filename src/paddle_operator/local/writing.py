@@ -22,7 +22,7 @@ from paddle_operator.local.object_meta import (
     new_metadata,
     random_name,
 )
-from paddle_operator.local.refusals import Refusal
+from paddle_operator.local.refusals import Malformed, Refusal
 from paddle_operator.local.requests import WriteOptions
 from paddle_operator.local.resources import Resource, Resources
 from paddle_operator.local.store import Store
@@ -98,9 +98,13 @@ class Writer:
         if record is None:
             raise refusals.not_found(resource.kind, key.name)
         wanted = edit(resource.manifest(record))
-        check_type(resource.kind, wanted)
         check_place(metadata_of(wanted), key.namespace, key.name)
-        return self._change(resource, record, wanted, options, part)
+        try:
+            check_type(resource.kind, wanted)
+            return self._change(resource, record, wanted, options, part)
+        except Malformed as problem:  # the fault is the patch's
+            cause = causes.invalid("patch", key.name, str(problem))
+            raise refusals.invalid(resource.kind, key.name, [cause]) from None
 
     def put(self, resource: Resource, record: Record, new: Manifest) -> Record:
         """Write a state that this server itself has decided on."""
@@ -161,10 +165,7 @@ def _field_warnings(kind: Kind, manifest: Manifest, options: WriteOptions) -> tu
         return ()
     unknown = schema.unknown_fields(kind, manifest)
     if unknown and options.validation == "Strict":
-        raise refusals.bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-            f"strict decoding error: {', '.join(unknown)}"
-        )
+        raise Malformed(kind, kind.kind, f"strict decoding error: {', '.join(unknown)}")
     return tuple(unknown)
 
 
@@ -174,10 +175,7 @@ def _check(kind: Kind, new: Manifest, old: Manifest | None, more: list[Cause]) -
         return
     mistyped = [problem for problem in problems if problem.reason == causes.MISTYPED]
     if mistyped and not kind.custom:
-        told_of = "; ".join(f"{problem.field}: {problem.message}" for problem in mistyped)
-        raise refusals.bad_request(
-            f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {told_of}'
-        )
+        raise Malformed(kind, kind.kind, "; ".join(f"{problem.field}: {problem.message}" for problem in mistyped))
     raise refusals.invalid(kind, new["metadata"].get("name", ""), problems)
 
 
