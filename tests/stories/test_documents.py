@@ -11,7 +11,6 @@ import yaml
 
 from testbed.request import RequestError
 from tests.stories import golden
-from tests.stories.jobs import a_job
 from tests.stories.stage import NotingClient, Stage, Whole
 
 ROOT = Path(__file__).parent.parent.parent
@@ -165,10 +164,3 @@ async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(empty_sta
     async with stage.operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:
         job, pods = await live_to_the_end(stage, "resnet-elastic", keeps=True)
         golden.compare("resnet-elastic", golden.told(job, pods.values(), operator.created), update=golden_update)
-
-
-async def test_a_job_on_the_network_of_its_nodes(stage: Stage, operator: NotingClient, golden_update: bool) -> None:
-    """No document has a YAML for `intranet: Host`, though the design names it."""
-    await stage.apply(a_job("wide-host", ps=1, workers=1, intranet="Host"))
-    job, pods = await live_to_the_end(stage, "wide-host", keeps=False)
-    golden.compare("wide_and_deep_host", golden.told(job, pods.values(), operator.created), update=golden_update)

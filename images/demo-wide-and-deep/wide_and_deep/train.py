@@ -34,13 +34,20 @@ EPOCHS = int(os.environ.get("EPOCHS", "5"))
 ROWS = int(os.environ.get("ROWS", "20000"))  # for all workers together
 BATCH = int(os.environ.get("BATCH", "50"))  # for each worker
 LEARNING_RATE = float(os.environ.get("LEARNING_RATE", "0.005"))
-CHECKPOINT_DIR = os.environ.get("CHECKPOINT_DIR")
+CHECKPOINT_DIR = os.environ.get("CHECKPOINT_DIR") and Path(os.environ["CHECKPOINT_DIR"]).absolute()
 HELD_OUT = 1000
 PATIENCE = 100  # so often the workers compare their parameters
 
 
 def main() -> None:
     check_that_this_can_work()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # Paddle leaves files behind where it runs (http.log, *_train_desc.prototxt)
+        take_part()
+
+
+def take_part() -> None:
+    """As what the environment says: a server, or a worker."""
     paddle.enable_static()
     paddle.seed(1)
     fleet.init(fleet.PaddleCloudRoleMaker(is_collective=False))
@@ -77,7 +84,7 @@ class Worker:
         self.rank, workers = fleet.worker_index(), fleet.worker_num()
         self.board = Board(self.rank, os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","))
         self.progress = Progress(self.rank, workers)
-        self.checkpoints = Checkpoints(Path(CHECKPOINT_DIR)) if CHECKPOINT_DIR else None
+        self.checkpoints = Checkpoints(CHECKPOINT_DIR) if CHECKPOINT_DIR else None
         self.share = share_of(rows(ROWS, "to learn from"), self.rank, workers)
         self.held_out = feed(rows(HELD_OUT, "held out"))
         self.executor = paddle.static.Executor(paddle.CPUPlace())
@@ -101,20 +108,18 @@ class Worker:
     def train(self) -> None:
         steps = -(-len(self.share) // BATCH)
         self.progress.tell(self.epochs_before * steps, EPOCHS * steps, **self.evaluated())
-        with tempfile.TemporaryDirectory() as folder:
-            lines = Path(folder, "rows")
-            lines.write_text("".join(f"{slots(row)}\n" for row in self.share))
-            for epoch in range(self.epochs_before + 1, EPOCHS + 1):
-                self.train_epoch(lines)
-                self.progress.tell(epoch * steps, EPOCHS * steps, **self.evaluated())
-                self.save(epoch)
+        Path("rows").write_text("".join(f"{slots(row)}\n" for row in self.share))
+        for epoch in range(self.epochs_before + 1, EPOCHS + 1):
+            self.train_epoch()
+            self.progress.tell(epoch * steps, EPOCHS * steps, **self.evaluated())
+            self.save(epoch)
         self.end()
 
-    def train_epoch(self, lines: Path) -> None:
+    def train_epoch(self) -> None:
         """From a file: executor.run(feed=...) would send gradients, but never fetch what comes of them."""
         dataset = paddle.distributed.QueueDataset()
         dataset.init(use_var=self.model.inputs, pipe_command="cat", batch_size=BATCH, thread_num=1)
-        dataset.set_filelist([str(lines)])
+        dataset.set_filelist(["rows"])
         self.executor.train_from_dataset(paddle.static.default_main_program(), dataset)
         self.progress.trained(len(self.share))
 
