@@ -203,6 +203,7 @@ DEFINITIONS = Kind(
     },
     namespaced=False,
     short_names=("crd", "crds"),
+    categories=("api-extensions",),
     columns=(columns.NAME, columns.AGE),
     custom=True,
     check=no_definitions,

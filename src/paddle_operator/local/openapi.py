@@ -14,6 +14,14 @@ from paddle_operator.local.kinds import Kind, Manifest, Schema
 from paddle_operator.local.kubernetes import CORE, DEFINITION, OBJECT_META, data, descriptions
 
 ROOT = "/openapi/v3"
+
+# OpenAPI v2 is where kubectl turns for what has no document of its own, a List. It then checks by itself what it finds
+# described, which here is nothing: the server checks every item. `swagger: "2.0"` is all that a document must have.
+OLD = "/openapi/v2"
+OLD_JSON: Manifest = {"swagger": "2.0", "info": {"title": "see /openapi/v3", "version": ""}, "paths": {}}
+OLD_PROTOBUF = b"\x0a\x032.0"
+PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
 REFERENCE = "#/components/schemas/"
 OK: Manifest = {"200": {"description": "OK"}}
 PATCHES = ("application/json-patch+json", "application/merge-patch+json")
@@ -33,7 +41,9 @@ def documents(kinds: Iterable[Kind]) -> Finder:
     def marks() -> dict[str, str]:
         return {path: as_document(document(each)).mark for path, each in groups.items()}
 
-    def find(path: str, query: str, _accept: str) -> Document | None:
+    def find(path: str, query: str, accept: str) -> Document | None:
+        if path == OLD:
+            return Document(OLD_PROTOBUF, PROTOBUF) if "protobuf" in accept else as_document(OLD_JSON)
         if path == ROOT:
             found = {each.removeprefix(f"{ROOT}/"): f"{each}?hash={mark}" for each, mark in marks().items()}
             return as_document({"paths": {name: {"serverRelativeURL": url} for name, url in found.items()}})

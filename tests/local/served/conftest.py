@@ -12,6 +12,7 @@ from paddle_operator.local.server import ApiServer
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.credentials import ADMIN
+from tests.local.served.door import secure_door
 from tests.local.served.servers import Manifest, Served
 
 TOKEN = "a-token"
@@ -27,7 +28,8 @@ async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Bi
     home = tmp_path / "embedded"
     home.mkdir()
     async with ApiServer(tmp_path / "state", (*builtin.KINDS, paddle_jobs), token=TOKEN) as server:
-        yield Served("embedded", server.url, TOKEN, None, "default", control_plane_binaries.kubectl, home)
+        url, trust = await secure_door(server, home)
+        yield Served("embedded", url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Two API servers with one face: the real one, which is right by definition, and the embedded one, which is judged."""
 
 import asyncio
+import base64
 import json
 import os
 import ssl
@@ -47,7 +48,7 @@ class Served:
     name: str
     url: str
     token: str
-    trust: ssl.SSLContext | None
+    trust: ssl.SSLContext
     namespace: str
     kubectl_program: Path
     home: Path  # of kubectl, so that what it keeps of one server is not taken for the other's
@@ -61,11 +62,11 @@ class Served:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": media, "Accept": accept}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers, method=method)
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if self.trust:
-            handlers.append(urllib.request.HTTPSHandler(context=self.trust))
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.trust)
+        )
         try:
-            with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_SECONDS) as reply:
+            with opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
                 return Reply(reply.status, reply.read())
         except urllib.error.HTTPError as refusal:
             with refusal:
@@ -105,7 +106,9 @@ class Served:
     def kubeconfig(self) -> Path:
         path = self.home / "config"
         if not path.exists():
-            cluster: Manifest = {"server": self.url} | ({"insecure-skip-tls-verify": True} if self.trust else {})
+            authorities = "".join(ssl.DER_cert_to_PEM_cert(each) for each in self.trust.get_ca_certs(binary_form=True))
+            authority = base64.b64encode(authorities.encode()).decode()
+            cluster = {"server": self.url, "certificate-authority-data": authority}
             content = {
                 "apiVersion": "v1",
                 "kind": "Config",
