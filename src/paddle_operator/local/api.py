@@ -332,12 +332,6 @@ def _not_allowed() -> Refusal:
 def _not_served(target: Target) -> Refusal:
     if sentence := REFUSED_PARTS.get(target.subresource):
         return Refusal(404, sentence)
-    if target.group == "apiextensions.k8s.io":
-        return Refusal(
-            404,
-            "the local cluster takes no CustomResourceDefinitions: PaddleJob is built in, so leave the definition out; "
-            "for kinds of your own use a real cluster",
-        )
     whole = "/".join(filter(None, (target.plural, target.subresource)))
     where = f"{target.group}/{target.version}" if target.group else target.version
     return Refusal(

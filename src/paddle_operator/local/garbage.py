@@ -7,6 +7,7 @@ the start it looks at everything once, since whoever ran before may have been ki
 import asyncio
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.objects import Key
@@ -63,7 +64,9 @@ class GarbageCollector:
                 self._examine(*place)
             except (Refusal, StoreError) as problem:
                 log.warning("could not clean up an object", extra={"key": str(place[1]), "why": str(problem)})
-                self._clock.call_later(AFTER_FAILURE_SECONDS, lambda place=place: self._find(*place))  # type: ignore[misc]
+                self._clock.call_later(AFTER_FAILURE_SECONDS, partial(self._find, *place))
+            except Exception:  # a defect met by one object must not keep all others
+                log.exception("could not clean up an object", extra={"key": str(place[1])})
             done += 1
             if done % OBJECTS_A_TURN == 0:
                 await asyncio.sleep(0)

@@ -1,5 +1,6 @@
 """The embedded API server over HTTP: on the loopback address only, for whoever has the token.
 
+Plain for the rest of this process, which is always there; also with TLS where a stock kubectl shall be served.
 All of it runs on the caller's event loop. Between reading a request and answering it nothing else runs, except for
 watches and logs, which are streams.
 """
@@ -8,6 +9,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +20,7 @@ from multidict import CIMultiDict
 
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.errors import in_words
-from paddle_operator.local import discovery, openapi
+from paddle_operator.local import certificate, discovery, openapi
 from paddle_operator.local.answers import Answer
 from paddle_operator.local.api import Api, Request
 from paddle_operator.local.kinds import Kind
@@ -52,17 +54,22 @@ class ApiServer:
         token: str,
         logs: PodLogs | None = None,
         port: int = 0,
+        secure_port: int | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """A port of 0 is any free one; without a `secure_port` there is no TLS, nor `secure_url` and `certificate`."""
         if not token:
             raise ValueError("an API server needs a token: without one, every user of this machine could run programs")
         self.url = ""
+        self.secure_url = ""
+        self.certificate: Path | None = None  # with its key; certificate.public_part is what a kubeconfig gets
         self._directory = directory
         self._kinds = tuple(kinds)
         self._documents = (discovery.documents(self._kinds), openapi.documents(self._kinds))
         self._bearer = f"Bearer {token}".encode()
         self._logs = logs
         self._port = port
+        self._secure_port = secure_port
         self._clock = clock or SystemClock()
         self._streams: set[asyncio.Task[Any]] = set()
         self._watches: set[Watch] = set()
@@ -81,16 +88,29 @@ class ApiServer:
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, LOOPBACK, self._port).start()
-        except OSError as problem:
+            self.url = f"http://{await self._listen(self._port, None)}"
+            if self._secure_port is not None:
+                self.secure_url = f"https://{await self._listen(self._secure_port, self._secured())}"
+        except OSError:
             await self._runner.cleanup()
             self.api.store.close()
-            raise OSError(
-                f"cannot listen on {LOOPBACK}:{self._port}: {in_words(problem)}; choose another port"
-            ) from None
-        self.url = f"http://{LOOPBACK}:{self._runner.addresses[0][1]}"
+            raise
         self._garbage = asyncio.create_task(self.api.garbage.run(), name="garbage collector")
         return self
+
+    async def _listen(self, port: int, secured: ssl.SSLContext | None) -> str:
+        site = web.TCPSite(self._runner, LOOPBACK, port, ssl_context=secured)
+        try:
+            await site.start()
+        except OSError as problem:
+            raise OSError(f"cannot listen on {LOOPBACK}:{port}: {in_words(problem)}; choose another port") from None
+        return f"{LOOPBACK}:{self._runner.addresses[-1][1]}"
+
+    def _secured(self) -> ssl.SSLContext:
+        self.certificate = certificate.kept(self._directory, self._clock.now())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        return context
 
     async def __aexit__(self, *_: object) -> None:
         """End all watches and logs as a server does that goes, finish what is being answered, and close the file."""

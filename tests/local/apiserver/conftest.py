@@ -1,0 +1,33 @@
+"""An embedded API server of the test's own, and a client of it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.kube.client import Client
+from paddle_operator.local.builtin import KINDS
+from paddle_operator.local.server import ApiServer
+from testbed.clock import FakeClock
+from tests.local.apiserver.running import TOKEN, client_of
+
+Start = Callable[[], AbstractAsyncContextManager[ApiServer]]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, clock: FakeClock) -> AsyncIterator[ApiServer]:
+    """Its clock stands still until the test moves it."""
+    async with ApiServer(tmp_path / "state", KINDS, token=TOKEN, clock=clock) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[Client]:
+    async with client_of(server) as client:
+        yield client

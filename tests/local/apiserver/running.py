@@ -1,0 +1,56 @@
+"""How the tests of the API server reach it, and small objects for them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.objects import Object, Resource
+from paddle_operator.local.server import ApiServer
+
+TOKEN = "a-token"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+SECRETS = Resource("api/v1", "secrets", Object)
+NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
+
+
+def client_of(server: ApiServer) -> Client:
+    return Client(PlainConnection(server.url, TOKEN))
+
+
+def a_config_map(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", **metadata}, "data": {"a": "b"}}
+
+
+def a_pod(name: str, **metadata: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "image"}]
+    return {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"containers": containers}}
+
+
+@asynccontextmanager
+async def asked(
+    server: ApiServer, path: str, method: str = "GET", **options: Any
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    headers = HEADERS | options.pop("headers", {})
+    async with (
+        aiohttp.ClientSession(server.url) as http,
+        http.request(method, path, headers=headers, **options) as reply,
+    ):
+        yield reply
+
+
+async def next_line(reply: aiohttp.ClientResponse) -> Any:
+    async with asyncio.timeout(20):
+        return json.loads(await reply.content.readline())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is true that this very process makes true."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.005)
