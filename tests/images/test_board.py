@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from threading import Event
 from typing import Any
 
 import pytest
@@ -67,9 +68,15 @@ def test_a_worker_that_was_started_again_finds_what_was_there(
 
 
 def test_worker_0_leaves_only_when_the_others_have_their_answers(
-    boards: list[Any], threads: ThreadPoolExecutor
+    boards: list[Any], threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may go into a barrier of gloo next, where it holds Python's lock and answers nobody."""
-    asked = [threads.submit(board.notes, "epoch 1") for board in boards]
-    asked[0].result(TIMEOUT)
-    assert boards[0]._server._told["epoch 1"] == {1, 2}
+    server, answered = boards[0]._server, Event()
+    told = server.told
+    monkeypatch.setattr(server, "told", lambda *whom: answered.wait(TIMEOUT) and told(*whom))
+    first, *others = [threads.submit(board.notes, "epoch 1") for board in boards]
+    assert [each.result(TIMEOUT) for each in others] == [[""] * WORKERS] * 2
+    with pytest.raises(TimeoutError):
+        first.result(timeout=0.2)
+    answered.set()
+    assert first.result(TIMEOUT) == [""] * WORKERS

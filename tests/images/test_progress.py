@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from paddle_operator.cli.progress import progress_in, result_in
 from tests.images.programs import RESNET, WIDE_AND_DEEP, loaded
 
 Captured = pytest.CaptureFixture[str]
@@ -53,3 +54,14 @@ def test_speed_is_what_was_trained_since_the_line_before(capsys: Captured, monke
         now[0] += seconds
         training.tell(1, 2)
         assert told(capsys)[1]["samples_per_second"] == speed
+
+
+def test_paddlejob_reads_what_the_programs_print(capsys: Captured) -> None:
+    training = progress.Progress(0, 2)
+    training.tell(10, 100, loss=0.25, accuracy=0.5)
+    training.end(loss=0.1, accuracy=0.97)
+    step, end = capsys.readouterr().out.splitlines()
+    read = progress_in(step)
+    assert read
+    assert (read.step, read.of, read.loss) == (10, 100, 0.25)
+    assert result_in(end) == {"rank": 0, "workers": 2, "loss": 0.1, "accuracy": 0.97}
