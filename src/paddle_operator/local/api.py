@@ -90,6 +90,8 @@ class Api:
         resource = self.resources.find(target.group, target.version, target.plural)
         if resource is None or (target.namespace and not resource.kind.namespaced):
             raise _not_served(target)
+        if target.subresource in REFUSED_PARTS:  # before its parameters, of which none is known
+            raise _not_served(target)
         check_parameters(request.method, request.parameters)
         if target.subresource:
             return self._about_part(request, resource)

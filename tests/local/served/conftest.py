@@ -1,5 +1,6 @@
 """The same questions to a real API server and to the embedded one."""
 
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from paddle_operator.local.server import ApiServer
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.credentials import ADMIN
-from tests.local.served.door import secure_door
 from tests.local.served.servers import Manifest, Served
 
 TOKEN = "a-token"
@@ -27,9 +27,10 @@ def paddle_jobs() -> Kind:
 async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Binaries) -> AsyncIterator[Served]:
     home = tmp_path / "embedded"
     home.mkdir()
-    async with ApiServer(tmp_path / "state", (*builtin.KINDS, paddle_jobs), token=TOKEN) as server:
-        url, trust = await secure_door(server, home)
-        yield Served("embedded", url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
+    kinds = (*builtin.KINDS, paddle_jobs)
+    async with ApiServer(tmp_path / "state", kinds, token=TOKEN, secure_port=0) as server:
+        trust = ssl.create_default_context(cafile=server.certificate)
+        yield Served("embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
 
 
 @pytest.fixture
