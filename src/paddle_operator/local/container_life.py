@@ -33,8 +33,9 @@ from paddle_operator.local.states import (
 
 FIRST_BACKOFF_SECONDS = 10.0
 LONGEST_BACKOFF_SECONDS = 300.0
-CALM_SECONDS = 600.0  # who ran so long begins anew
+CALM_SECONDS = 600.0
 START_ERROR = 128
+STARTED_WITHIN_SECONDS = 10.0  # who is told to end while it starts; a start takes a twentieth of a second
 HOOK_SECONDS = 600.0  # a postStart hook has no limit with kubelet; a hang must end some time
 
 
@@ -61,6 +62,19 @@ class Stop:
                 timer.cancel()
 
 
+class Crashes:
+    """How long to wait before the next start: not at all, then 10, 20, 40 … 300 s; who ran for long begins anew."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def pause_after(self, ran_seconds: float) -> float:
+        self._count = 1 if ran_seconds >= CALM_SECONDS else self._count + 1
+        if self._count == 1:
+            return 0.0
+        return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self._count - 2, 30), LONGEST_BACKOFF_SECONDS)
+
+
 class ContainerLife:
     def __init__(self, home: PodHome, spec: ContainerSpec, *, initial: bool = False) -> None:
         sidecar = initial and spec.restart_policy == "Always"
@@ -73,7 +87,8 @@ class ContainerLife:
         self._maker = ContainerMaker(home, spec, self._wait)
         policy = home.pod.spec.restart_policy
         self._policy = "Always" if sidecar else "OnFailure" if initial and policy == "Always" else policy
-        self._crashes = 0  # since it last ran for long
+        self._crashes = Crashes()
+        self._began_at = 0.0
         self._run: Run | None = None
         self._process: Process | None = None
         self._log: LogWriter | None = None
@@ -146,38 +161,47 @@ class ContainerLife:
         self._home.touch()
 
     async def _start(self, run: Run) -> None:
-        view, around = self.view, self._home.around
-        self._log = around.logs.open(self._home.pod.uid, self.spec.name, view.restarts)
+        """Raises OSError where the machine has no room for another process or file."""
+        self._run, self.view.image_id = run, run.image.name
+        self._log = self._home.around.logs.open(self._home.pod.uid, self.spec.name, self.view.restarts)
         self._output = Output(self._log.write)
-        starting = asyncio.ensure_future(around.sandbox.start(run.command, self._output.write_end))
-        cancelled = False
         try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            cancelled = True
-            await asyncio.wait({starting})
-        except StartError:
-            pass  # told below
-        finally:
-            self._output.handed_over()
-        self._run, view.image_id = run, run.image.name
-        error = starting.exception()
-        if error is None:
-            self._process = starting.result()
-            self._exit = asyncio.ensure_future(self._process.wait())
-            view.state = Running(self._clock.now())
-            view.container_id = f"process://{self._home.pod.uid}/{view.name}/{view.restarts}/{self._process.pid}"
-            if not self.spec.startup_probe and not self._post_start:
-                self._has_started()  # already now, so that it is told in the same breath
-        elif isinstance(error, StartError):
+            self._take_over(await self._started(run, self._output))
+        except StartError as error:
             await self._could_not_start(str(error))
-        else:
-            raise error
+        except BaseException:
+            if self._process is None:
+                await self._close()
+            raise
+
+    async def _started(self, run: Run, output: Output) -> Process:
+        """Cancelled in the middle it still takes over a process that has come to be."""
+        starting = asyncio.ensure_future(self._home.around.sandbox.start(run.command, output.write_end))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting}, timeout=STARTED_WITHIN_SECONDS)
+            if starting.done() and not starting.exception():
+                self._take_over(starting.result())
+            else:
+                starting.cancel()
+            raise
+        finally:
+            output.handed_over()
+
+    def _take_over(self, process: Process) -> None:
+        view = self.view
+        self._process = process
+        self._began_at = self._clock.monotonic()
+        self._exit = asyncio.ensure_future(process.wait())
+        view.state = Running(self._clock.now())
+        view.container_id = f"process://{self._home.pod.uid}/{view.name}/{view.restarts}/{process.pid}"
+        if not self.spec.startup_probe and not self._post_start:
+            self._has_started()  # already now, so that it is told in the same breath
         self._home.touch()
-        if cancelled:
-            raise asyncio.CancelledError
 
     async def _could_not_start(self, sentence: str) -> None:
+        self._began_at = self._clock.monotonic()
         self._home.warning("Failed", f"Error: {sentence}")
         self._settle(Terminated(START_ERROR, "StartError", sentence, self._clock.now(), self._clock.now()))
         await self._close()
@@ -329,14 +353,10 @@ class ContainerLife:
     # Again
 
     async def _back_off(self) -> None:
-        """The first restart comes at once, the next ones 10, 20, 40 … 300 s after the end."""
+        """Return when it may start again."""
         end = self.state
         assert isinstance(end, Terminated)
-        if end.started_at and end.finished_at and (end.finished_at - end.started_at).total_seconds() >= CALM_SECONDS:
-            self._crashes = 0
-        self._crashes += 1
-        if self._crashes > 1:
-            seconds = min(FIRST_BACKOFF_SECONDS * 2.0 ** (self._crashes - 2), LONGEST_BACKOFF_SECONDS)
+        if seconds := self._crashes.pause_after(self._clock.monotonic() - self._began_at):
             pod = self._home.pod
             who = f"{pod.key.name}_{pod.key.namespace}({pod.uid})"
             self._wait(

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_operator.kube.errors import in_words
-from paddle_operator.local.container import Command, Image, ImageError, Mount
+from paddle_operator.local.container import Command, Image, ImageError, Mount, Sandbox
 from paddle_operator.local.environment import ConfigError, command_line, environment, variables
 from paddle_operator.local.pod import ContainerSpec
 from paddle_operator.local.pod_home import PodHome
 from paddle_operator.local.quantities import amount
+from paddle_operator.local.sandbox import PlainSandbox
 from paddle_operator.local.states import CONFIG_ERROR, CONTAINER_CREATING, CREATE_ERROR
 from paddle_operator.local.volume_files import MountError
 from paddle_operator.local.volumes import remove_folder
@@ -45,6 +46,7 @@ class ContainerMaker:
         self._spec = spec
         self._wait = wait
         self._clock = home.around.clock
+        self._asked_at = 0.0
         self._told_at = float("-inf")
         self._pulling = False
 
@@ -95,7 +97,7 @@ class ContainerMaker:
         pause = FIRST_PULL_SECONDS
         name = self._spec.image
         while True:
-            began_at = self._clock.monotonic()
+            self._asked_at = self._clock.monotonic()
             self._pulling = False
             try:
                 image = await self._home.around.images.find(name, self._progress)
@@ -103,7 +105,7 @@ class ContainerMaker:
                 await self._not_pulled(error, pause)
                 pause = min(pause * 2, LONGEST_SECONDS)
                 continue
-            seconds = self._clock.monotonic() - began_at
+            seconds = self._clock.monotonic() - self._asked_at
             if seconds > NOTICED_SECONDS:
                 self._home.normal("Pulled", f'Successfully pulled image "{name}" in {seconds:.3g}s')
             else:
@@ -124,10 +126,10 @@ class ContainerMaker:
         await self._home.nudged(pause)
 
     def _progress(self, line: str) -> None:
-        if not self._pulling:
+        now = self._clock.monotonic()
+        if not self._pulling and now > self._asked_at + NOTICED_SECONDS:
             self._pulling = True
             self._home.normal("Pulling", f'Pulling image "{self._spec.image}"')
-        now = self._clock.monotonic()
         if now >= self._told_at + PROGRESS_SECONDS:
             self._told_at = now
             self._wait(CONTAINER_CREATING, line)
@@ -149,7 +151,7 @@ class ContainerMaker:
         limit = spec.resources.limits.get("memory")
         return Command(
             arguments=arguments,
-            environment=environment(asked, image, host_name=home.pod.host_name, home=_home_folder())
+            environment=environment(asked, image, host_name=home.pod.host_name, home=_home_folder(home.around.sandbox))
             | {name: value for name, value in home.gpus_of(spec).items() if name not in asked},
             working_directory=spec.working_dir or image.working_directory,
             host_name=home.pod.host_name,
@@ -187,6 +189,7 @@ def _user(spec: ContainerSpec, home: PodHome) -> int:
     return 0
 
 
-def _home_folder() -> str:
-    """Where the machine's own user can write, since that is who the container's user is behind its mapping."""
-    return "/root" if os.geteuid() == 0 else str(Path.home())
+def _home_folder(sandbox: Sandbox) -> str:
+    """As images have it; a plain process has the machine's /root, which is not everybody's."""
+    plain = isinstance(sandbox, PlainSandbox) and os.geteuid() != 0
+    return str(Path.home()) if plain else "/root"

@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ class Bed:
     images: ShelfImages
     pods: Followed[Whole]
     block: Block
-    settings: dict[str, Any] = field(default_factory=dict)
+    served: asyncio.Task[None]
 
     async def create(self, manifest: Manifest, kind: Resource[Whole] = PODS) -> Whole:
         metadata = {**manifest["metadata"], **({"namespace": self.namespace} if kind.namespaced else {})}
@@ -207,8 +207,8 @@ async def opened_bed(
             **settings,
         )
         pods = await stack.enter_async_context(followed(client, PODS, Scope(namespace)))
-        async with serving(node):
-            yield Bed(client, node, folder, namespace, images, pods, block)
+        async with serving(node) as served:
+            yield Bed(client, node, folder, namespace, images, pods, block, served)
 
 
 @asynccontextmanager
@@ -224,7 +224,8 @@ async def serving(node: Node) -> AsyncIterator[asyncio.Task[None]]:
         ready.cancel()
         node.stop()
         node.stop()
-        await served
+        if not served.cancelled():
+            await served
 
 
 def free_port(address: str) -> int:

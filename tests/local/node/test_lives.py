@@ -9,10 +9,11 @@ from typing import Any
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
+from paddle_operator.local.container_life import Crashes, duration
 from testbed.clock import HurriedClock
 from tests.local.node.bed import PODS, Bed, Whole, opened_bed, pod
 
-WAITS = "echo begun; trap 'echo told; exit 7' TERM; while :; do sleep 0.05; done"
+WAITS = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
 
 
@@ -122,8 +123,8 @@ async def test_a_pod_with_two_containers_runs_until_both_have_ended(bed: Bed) ->
     manifest = pod("pair", "exit 4")
     manifest["spec"]["containers"].append({"name": "other", "image": "python", "command": ["sh", "-c", WAITS]})
     await bed.create(manifest)
-    running = await bed.until("pair", lambda pod: pod.state().get("exitCode") == 4)
-    assert running.phase == "Running"
+    running = await bed.until("pair", lambda pod: pod.phase == "Running" and pod.state().get("exitCode") == 4)
+    await bed.printed(running, "begun", "other")
     assert running.condition("Ready")["message"] == "containers with unready status: [main]"
     await bed.client.merge(PODS, Key(bed.namespace, "pair"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await bed.finished("pair")
@@ -141,6 +142,13 @@ async def test_restarts_come_at_once_and_then_after_10_20_40_seconds(embedded: C
             assert crashed.container()["lastState"]["terminated"]["exitCode"] == 1
         assert crashed.container()["restartCount"] == 3
         assert "Back-off restarting failed container main" in await bed.event("crashes", "BackOff")
+
+
+def test_the_pauses_between_restarts_double_up_to_five_minutes_and_begin_anew_after_ten_quiet_ones() -> None:
+    crashes = Crashes()
+    assert [crashes.pause_after(1) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert [crashes.pause_after(seconds) for seconds in (600, 599, 1)] == [0, 10, 20]
+    assert [duration(seconds) for seconds in (10, 80, 300)] == ["10s", "1m20s", "5m0s"]
 
 
 async def test_on_failure_a_container_is_restarted_until_it_ends_well(bed: Bed) -> None:

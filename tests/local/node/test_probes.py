@@ -80,7 +80,7 @@ async def test_until_its_startup_probe_is_content_a_container_is_asked_nothing_e
 ) -> None:
     startup = {"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 1000}
     liveness = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
-    script = "echo begun; sleep 1; touch /tmp/up; trap 'exit 3' TERM; while :; do sleep 0.05; done"
+    script = "trap 'exit 3' TERM; sleep 1; touch /tmp/up; while :; do sleep 0.05; done"
     own = {"startupProbe": startup, "livenessProbe": liveness}
     async with opened_bed(embedded, tmp_path / "state", "default", clock=HurriedClock(10)) as bed:
         ended = await bed.run("slow", script, container=own, terminationGracePeriodSeconds=60)

@@ -1,0 +1,209 @@
+"""What goes wrong around a node: a server out of reach, a full disk, an end in the middle, a start after that."""
+
+import asyncio
+import errno
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.objects import Key
+from paddle_operator.local.builtin import KINDS
+from paddle_operator.local.container import Command, Image, ImageError, Progress, StartError
+from paddle_operator.local.logs import LogFiles
+from paddle_operator.local.sandbox import PlainSandbox
+from paddle_operator.local.server import ApiServer
+from paddle_operator.local.volume_files import File
+from testbed.faults import FaultProxy
+from tests.local.node.bed import CONFIG_MAPS, PODS, Bed, config_map, opened_bed, pod
+
+WAITS = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+async def proxy(tmp_path: Path) -> AsyncIterator[tuple[FaultProxy, str]]:
+    token = secrets.token_hex(8)
+    async with (
+        ApiServer(tmp_path / "server", KINDS, token=token) as server,
+        FaultProxy(PlainConnection(server.url, token)) as proxy,
+    ):
+        yield proxy, token
+
+
+async def test_what_happens_while_the_server_is_out_of_reach_is_told_afterwards(
+    proxy: tuple[FaultProxy, str], tmp_path: Path
+) -> None:
+    faults, token = proxy
+    go = tmp_path / "go"
+    async with Client(faults.connection(token)) as client, opened_bed(client, tmp_path / "state", "default") as bed:
+        source = {"volumes": [{"name": "data", "hostPath": {"path": str(tmp_path)}}]}
+        own = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        await bed.create(pod("cut", "until test -e /data/go; do sleep 0.02; done; exit 9", container=own, **source))
+        await bed.running("cut")
+        faults.deny()
+        go.touch()
+        async with asyncio.timeout(10):
+            while bed.node.running:
+                await asyncio.sleep(0.01)
+        faults.heal()
+        ended = await bed.finished("cut")
+        assert ended.state()["exitCode"] == 9
+
+
+async def test_a_status_that_somebody_else_changed_meanwhile_is_written_over_the_newer_one(bed: Bed) -> None:
+    condition = {"type": "example.com/Seen", "status": "True"}
+    await bed.create(pod("watched", "sleep 0.5; exit 0"))
+    running = await bed.running("watched")
+    conditions = [*running.status["conditions"], condition]
+    await bed.client.merge_status(PODS, running.key, {"conditions": conditions})
+    ended = await bed.finished("watched")
+    assert ended.condition("example.com/Seen")["status"] == "True"
+    assert ended.condition("Ready")["status"] == "False"
+
+
+async def test_a_second_request_to_stop_kills_what_does_not_end(embedded: Client, tmp_path: Path) -> None:
+    async with opened_bed(embedded, tmp_path / "state", "default") as bed:
+        await bed.create(pod("deaf", DEAF, terminationGracePeriodSeconds=3600))
+        await bed.printed(await bed.running("deaf"), "begun")
+        bed.node.stop()
+        await asyncio.sleep(0.1)
+        assert bed.node.running == 1
+        bed.node.stop()
+        ended = await bed.finished("deaf")
+        assert ended.state()["exitCode"] == 137
+    assert bed.node.running == 0
+
+
+async def test_a_node_that_is_cancelled_leaves_no_process(embedded: Client, tmp_path: Path) -> None:
+    async with opened_bed(embedded, tmp_path / "state", "default") as bed:
+        await bed.create(pod("cut", DEAF))
+        running = await bed.running("cut")
+        pid = int(running.container()["containerID"].rpartition("/")[2])
+        os.kill(pid, 0)
+        assert bed.served
+        bed.served.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await bed.served
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_node_that_starts_again_goes_on_with_what_has_not_begun_and_keeps_logs(
+    embedded: Client, tmp_path: Path
+) -> None:
+    barrier = {"envFrom": [{"configMapRef": {"name": "late"}}]}
+    async with opened_bed(embedded, tmp_path / "state", "default") as bed:
+        done = await bed.run("done", "echo kept")
+        await bed.create(pod("held", "echo started", container=barrier))
+        await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
+        await bed.create(pod("ran", WAITS))
+        await bed.running("ran")
+    async with opened_bed(embedded, tmp_path / "state", "default") as bed:
+        assert await bed.log(done) == "kept\n"
+        await bed.create(config_map("late", x="y"), CONFIG_MAPS)
+        assert (await bed.finished("held")).phase == "Succeeded"
+        assert (await bed.client.get(PODS, Key("default", "ran"))).status["reason"] == "NodeShutdown"
+        await bed.delete("done")
+        await bed.gone("done")
+        async with asyncio.timeout(10):
+            while (tmp_path / "state/pods" / done.uid).exists():
+                await asyncio.sleep(0.01)
+
+
+async def test_a_full_disk_is_a_sentence_in_the_pods_status(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path, _: Mapping[str, File]) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+    await bed.create(config_map("files", x="y"), CONFIG_MAPS)
+    own = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    volumes = [{"name": "data", "configMap": {"name": "files"}}]
+    with monkeypatch.context() as patched:
+        patched.setattr("paddle_operator.local.volumes.write_files", full)
+        await bed.create(pod("full", "cat /data/x", container=own, volumes=volumes))
+        held = await bed.until("full", lambda pod: "No space left on device" in pod.state().get("message", ""))
+        assert held.phase == "Pending"
+    assert (await bed.finished("full")).phase == "Succeeded"
+
+
+async def test_a_log_that_cannot_be_opened_holds_the_container_back_and_says_why(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFiles, "open", full)
+        await bed.create(pod("mute", "echo hi"))
+        held = await bed.until("mute", lambda pod: pod.waits() == "CreateContainerError")
+        assert held.state()["message"] == "No space left on device"
+    await bed.annotate("mute", again="please")
+    assert await bed.log(await bed.finished("mute")) == "hi\n"
+
+
+async def test_a_pod_that_is_deleted_while_it_starts_leaves_nothing(embedded: Client, tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(PlainSandbox):
+        async def start(self, command: Command, output: int):  # type: ignore[no-untyped-def]
+            begun.set()
+            await go.wait()
+            return await super().start(command, output)
+
+    async with opened_bed(embedded, tmp_path / "state", "default", sandbox=Slow("this is a test")) as bed:
+        await bed.create(pod("brief", DEAF, terminationGracePeriodSeconds=1))
+        await begun.wait()
+        await bed.delete("brief")
+        await bed.until("brief", lambda pod: pod.metadata.deletion_timestamp is not None)
+        go.set()
+        await bed.gone("brief")
+        assert bed.node.running == 0
+
+
+async def test_a_sandbox_that_refuses_is_told_and_tried_again_by_the_restart_policy(
+    embedded: Client, tmp_path: Path
+) -> None:
+    class Refusing(PlainSandbox):
+        refusals = 1
+
+        async def start(self, command: Command, output: int):  # type: ignore[no-untyped-def]
+            self.refusals -= 1
+            if self.refusals >= 0:
+                raise StartError("the machine refuses")
+            return await super().start(command, output)
+
+    async with opened_bed(embedded, tmp_path / "state", "default", sandbox=Refusing("this is a test")) as bed:
+        ended = await bed.run("refused", "exit 0", restartPolicy="OnFailure")
+        assert ended.phase == "Succeeded"
+        last = ended.container()["lastState"]["terminated"]
+        assert (last["exitCode"], last["reason"], last["message"]) == (128, "StartError", "the machine refuses")
+
+
+async def test_how_a_download_goes_on_is_seen_in_the_pods_status(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = asyncio.Event()
+
+    async def find(name: str, progress: Progress) -> Image:
+        progress("downloading paddlepaddle (30 of 126 MB)")
+        await arrived.wait()
+        return Image(name)
+
+    monkeypatch.setattr(bed.images, "find", find)
+    await bed.create(pod("large", "exit 0"))
+    waiting = await bed.until("large", lambda pod: "30 of 126 MB" in pod.state().get("message", ""))
+    assert waiting.waits() == "ContainerCreating"
+    arrived.set()
+    assert (await bed.finished("large")).phase == "Succeeded"
+
+
+async def test_an_image_name_that_is_wrong_stays_so(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(_name: str, _progress: Progress) -> Image:
+        raise ImageError("InvalidImageName", "a name has no capital letters")
+
+    monkeypatch.setattr(bed.images, "find", find)
+    await bed.create(pod("wrong"))
+    waiting = await bed.until("wrong", lambda pod: pod.waits() == "InvalidImageName")
+    assert waiting.state()["message"] == "a name has no capital letters"
