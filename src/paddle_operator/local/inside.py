@@ -21,7 +21,7 @@ else:
     import _signal as signal
 
 NEW_NAMESPACES = 0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000  # mount, UTS, IPC, user, PID
-READ_ONLY, NO_SUID, NO_DEVICES, NO_EXECUTION, REMOUNT, BIND, RECURSIVE, SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
+READ_ONLY, NO_SUID, NO_DEVICES, NO_EXECUTION, REMOUNT, BIND, RECURSIVE = 1, 2, 4, 8, 32, 4096, 16384
 DETACH = 2
 DEATH_SIGNAL, CHILD_SUBREAPER = 1, 36  # of prctl
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
@@ -36,7 +36,6 @@ class Refused(Exception):
 
 def main() -> None:
     channel = int(sys.argv[1])
-    os.set_inheritable(channel, False)
     order = read_order(channel)
     try:
         libc = CDLL(None, use_errno=True)
@@ -311,7 +310,6 @@ def spoken(error: OSError) -> str:
 
 
 def make_root(steps: list[tuple[str, ...]], libc: CDLL) -> None:
-    mount(libc, "none", "/", "", SLAVE | RECURSIVE, "")
     base = next(path for path in ("/tmp", "/var", "/usr") if os.path.isdir(path))  # noqa: S108 -- covered, not used
     mount(libc, "tmpfs", base, "tmpfs", NO_SUID | NO_DEVICES, "mode=0755")
     for name in (MACHINE, ROOT):
