@@ -12,11 +12,19 @@ step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help environment programs test lint cluster cluster-down generate bench lock clean
+.PHONY: help demo environment programs test lint cluster cluster-down generate bench lock clean
 
 help: ## tell what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
 		printf '%-18s %s\n' "$$command" "$$text"; done
+
+demo: environment ## train the wide-and-deep example on this machine: two parameter servers, two workers
+	@$(BIN)/paddlejob run deploy/examples/wide_and_deep.yaml --local
+	@printf '%s\n' '' 'What to try next:' \
+		'  .venv/bin/paddlejob run deploy/examples/resnet.yaml --cpu       two workers that train together' \
+		'  .venv/bin/paddlejob describe wide-ande-deep                     what happened, and where the pods were' \
+		'  .venv/bin/paddlejob up                                          a cluster that stays, also for kubectl' \
+		'  docs/local.md                                                   your own YAML and your own image'
 
 test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
 	$(call step,tests,$(BIN)/pytest)

@@ -53,8 +53,10 @@ def test_jobs_are_listed_as_kubectl_lists_them() -> None:
 
 
 def test_a_wide_list_says_why() -> None:
-    assert show.jobs_table([JOB], NOW, wide=True, with_namespace=True).splitlines()[1].endswith(
-        "   mnist-worker-1 exited 137"
+    assert (
+        show.jobs_table([JOB], NOW, wide=True, with_namespace=True)
+        .splitlines()[1]
+        .endswith("   mnist-worker-1 exited 137")
     )
 
 

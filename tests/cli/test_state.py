@@ -8,7 +8,7 @@ import yaml
 
 from paddle_operator.cli.state import AlreadyRuns, Cluster, State
 
-CLUSTER = Cluster("http://127.0.0.1:4711", "secret", 42)
+CLUSTER = Cluster("http://127.0.0.1:4711", "secret", 42, "https://127.0.0.1:4712", "a certificate")
 
 
 @pytest.fixture
@@ -64,5 +64,5 @@ def test_the_kubeconfig_leads_to_the_cluster(state: State) -> None:
     with state.held():
         state.announce(CLUSTER)
     written = yaml.safe_load(state.kubeconfig.read_text())
-    assert written["clusters"][0]["cluster"]["server"] == CLUSTER.url
+    assert written["clusters"][0]["cluster"]["server"] == CLUSTER.secure_url
     assert written["users"][0]["user"]["token"] == CLUSTER.token

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
@@ -18,12 +19,13 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
 from paddle_operator.local.addresses import Block
 from paddle_operator.local.builtin import KINDS
+from paddle_operator.local.certificate import public_part
 from paddle_operator.local.images import LocalImages
 from paddle_operator.local.kinds import Kind
 from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox import machine_sandbox
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.server import LOOPBACK, ApiServer
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +45,25 @@ async def api_server(state: State, logs: LogFiles | None = None) -> AsyncIterato
     logs = logs or LogFiles(state.folder)
     last = state.last()
     token = last.token if last else secrets.token_urlsafe(32)
+    port, secure_port = (_same_port(url) for url in ((last.url, last.secure_url) if last else ("", "")))
     with state.held():
-        port = urlsplit(last.url).port or 0 if last else 0
-        server = ApiServer(state.folder, served_kinds(), token=token, logs=logs, port=port)
+        server = ApiServer(state.folder, served_kinds(), token=token, logs=logs, port=port, secure_port=secure_port)
         async with server:
-            yield Cluster(server.url, token, os.getpid())
+            assert server.certificate
+            certificate = public_part(server.certificate)
+            yield Cluster(server.url, token, os.getpid(), server.secure_url, certificate)
+
+
+def _same_port(url: str) -> int:
+    """The port that was used last, so that an old kubeconfig leads here again; any, where another has it by now."""
+    port = urlsplit(url).port or 0
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return 0
+    return port
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import msgspec
 
 OWN_PROGRESS = "PADDLE_PROGRESS "
 OWN_RESULT = "PADDLE_RESULT "
+NOT_ASKED_FOR = ("rank", "workers")  # the line is the rank's own, and the summary counts the workers
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _SIGN = r"\s*[:= ]\s*\[?"
@@ -83,5 +84,9 @@ def result_in(line: str) -> Result | None:
 
 def result_in_words(result: Result) -> str:
     """The numbers that a person asks for first; digests and the like stay in the log."""
-    shown = {name: value for name, value in result.items() if isinstance(value, int | float) and value is not True}
+    shown = {
+        name: value
+        for name, value in result.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NOT_ASKED_FOR
+    }
     return "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())

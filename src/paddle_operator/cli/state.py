@@ -4,6 +4,7 @@ Who runs it holds a lock on the folder: the kernel gives it back however the pro
 nobody.
 """
 
+import base64
 import fcntl
 import os
 import time
@@ -27,6 +28,8 @@ class Cluster(msgspec.Struct, frozen=True):
     url: str
     token: str
     pid: int
+    secure_url: str = ""  # for kubectl, which sends no token without TLS
+    certificate: str = ""  # PEM
 
 
 class AlreadyRuns(Exception):
@@ -137,7 +140,15 @@ def kubeconfig(cluster: Cluster) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": CONTEXT,
-            "clusters": [{"name": CONTEXT, "cluster": {"server": cluster.url}}],
+            "clusters": [
+                {
+                    "name": CONTEXT,
+                    "cluster": {
+                        "server": cluster.secure_url,
+                        "certificate-authority-data": base64.b64encode(cluster.certificate.encode()).decode(),
+                    },
+                }
+            ],
             "users": [{"name": CONTEXT, "user": {"token": cluster.token}}],
             "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": NAMESPACE}}],
         },
