@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,22 @@ async def test_what_is_shown_is_in_sight_below_tmp_and_cannot_be_changed(tmp_pat
     result = await shell(sandbox, f"ls {tmp_path}; touch {tmp_path}/no")
     assert result.output.startswith("environment\n")
     assert "Read-only file system" in result.output
+
+
+async def test_what_a_container_writes_where_it_is_shown_something_is_its_own(tmp_path: Path) -> None:
+    """As `pip install` in a container's command does: it may, and nobody else is the wiser."""
+    shown = tmp_path / "cache, of: all"
+    shown.mkdir()
+    (shown / "old").write_text("old")
+    sandbox = NamespaceSandbox([shown])
+    script = f"cd '{shown}' && echo new > new && echo changed > old && cat new old"
+    # In memory an overlay can always keep what is written; where the machine's disk cannot, the folder is read-only.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        result = await shell(sandbox, script, scratch=Path(scratch))
+    assert (result.code, result.output) == (0, "new\nchanged\n")
+    assert [path.name for path in shown.iterdir()] == ["old"]
+    assert (shown / "old").read_text() == "old"
+    assert (await shell(sandbox, f"cat '{shown}/new'", scratch=tmp_path / "another")).code == 1
 
 
 async def test_a_working_directory_is_made_where_it_is_missing(contained: NamespaceSandbox) -> None:

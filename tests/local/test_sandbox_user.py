@@ -8,14 +8,15 @@ import pytest
 from tests.local.containers import as_somebody, folder_of_somebody
 
 RUN = """
-import asyncio, json, os, tempfile
+import asyncio, json, os, shutil, tempfile
 from pathlib import Path
 from paddle_operator.local.container import Command, Mount
 from paddle_operator.local.sandbox import DEFAULT_PATH, machine_sandbox
 
 async def main():
-    sandbox = await machine_sandbox()
     folder = Path.cwd()
+    (folder / "shown").mkdir()
+    sandbox = await machine_sandbox([folder / "shown"])
     (folder / "volume").mkdir()
     (folder / "volume/key").write_text("secret")
     mounts = (
@@ -32,6 +33,7 @@ async def main():
         code = await process.wait()
         output.seek(0)
         text = output.read().decode()
+    shutil.rmtree(folder / "scratch")  # with whatever the kernel has left there
     print(json.dumps([type(sandbox).__name__, code, text, os.getuid(), (folder / "volume/made").stat().st_uid]))
 
 asyncio.run(main())
@@ -61,6 +63,13 @@ def test_an_ordinary_users_container_has_a_home_where_roots_is_closed() -> None:
     with folder_of_somebody() as folder:
         _, code, text, *_ = played("touch /nas/data/made; mkdir -p $HOME/.cache/paddle && echo made", folder)
     assert (code, text) == (0, "made\n")
+
+
+def test_an_ordinary_users_containers_may_write_where_they_are_shown_something_and_it_is_unchanged() -> None:
+    with folder_of_somebody() as folder:
+        _, code, text, *_ = played(f"touch /nas/data/made; cd {folder}/shown && echo x > new && cat new", folder)
+        assert (code, text) == (0, "x\n") or "Read-only file system" in text
+        assert not list((folder / "shown").iterdir())
 
 
 def test_an_ordinary_users_read_only_mounts_refuse() -> None:

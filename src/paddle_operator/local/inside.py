@@ -2,7 +2,7 @@
 
 Run as `python -I -S inside.py DESCRIPTOR` with a socket to the supervisor. This process, the keeper, starts the
 program, passes on what the supervisor asks for and tells how it ended; it lives as long as the container, so it imports
-little: 14 ms of CPU and 10 MB.
+little: 14 ms of CPU, 3 MB that it does not share.
 """
 
 import marshal
@@ -349,8 +349,21 @@ def take(libc: CDLL, kind: str, target: str, more: list[str], text_file: str) ->
             mount(libc, "proc", target, "proc", NO_SUID | NO_DEVICES | NO_EXECUTION, "")
         except OSError:  # where parts of it are hidden from us, as in most containers
             mount(libc, MACHINE + "/proc", target, "", BIND | RECURSIVE, "")
+    elif kind == "layer":
+        source, upper, work = (MACHINE + path for path in more)
+        options = f"lowerdir={escaped(source)},upperdir={escaped(upper)},workdir={escaped(work)},userxattr"
+        try:
+            mount(libc, "overlay", target, "overlay", NO_SUID | NO_DEVICES, options)
+            os.chmod(f"{work}/work", 0o700)  # which the kernel makes so that an ordinary user cannot remove it
+        except OSError:  # before Linux 5.11, or on a file system that cannot be the upper one
+            bind(libc, "bind read-only", source, target)
     else:
         bind(libc, kind, MACHINE + more[0], target)
+
+
+def escaped(path: str) -> str:
+    """For the options of an overlay, where commas and colons have a meaning."""
+    return "".join(f"\\{sign}" if sign in ",:\\" else sign for sign in path)
 
 
 def bind(libc: CDLL, kind: str, source: str, target: str) -> None:

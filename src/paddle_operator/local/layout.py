@@ -7,14 +7,15 @@ anew in memory with each of its entries bound into it. Decided here, done by ins
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddle_operator.local.container import Command, Mount, StartError
 
 Step = tuple[str, ...]
 """("folder" | "file" | "proc", target), ("link", target, to), ("text", target, text), ("tmpfs", target, options), or
-("show" | "bind" | "bind read-only", target, source); "show" may fail."""
+("show" | "bind" | "bind read-only", target, source), of which "show" may fail, or
+("layer", target, source, upper, work), where what is written goes to the folder `upper`."""
 
 _LINKS = 40  # as many as the kernel follows
 
@@ -24,13 +25,14 @@ class Place:
     """Something that stands at a path of the container whatever the machine has there."""
 
     target: str
-    kind: str  # bind, bind read-only, tmpfs, proc, text or folder
-    source: str = ""  # the path of a bind, the options of a tmpfs, the text
+    kind: str  # bind, bind read-only, layer, tmpfs, proc, text or folder
+    source: str = ""  # the path of a bind or a layer, the options of a tmpfs, the text
     folder: bool = True
+    more: tuple[str, ...] = ()  # the two folders of a layer
 
     @property
     def bound(self) -> bool:
-        return self.kind.startswith("bind")
+        return self.kind.startswith("bind") or self.kind == "layer"
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Layout:
         target = self.resolved(place.target)
         if target == "/":
             raise StartError("a volume cannot be mounted at /: mount it in a folder")
-        place = Place(target, place.kind, place.source, place.folder)
+        place = replace(place, target=target)
         self.places = [other for other in self.places if other.target != target]  # what is asked for later wins
         if not self.has_room_for(place):
             self.missing.add(target)
@@ -133,7 +135,7 @@ class Layout:
             elif place.kind == "proc":
                 yield ("proc", place.target)
             elif place.kind != "folder":
-                yield (place.kind, place.target, place.source)
+                yield (place.kind, place.target, place.source, *place.more)
 
     def entries_of(self, folder: str, kind: str = "show") -> Iterator[Step]:
         """Each entry of a folder that is taken apart, in a folder that is already the container's own."""
@@ -162,10 +164,11 @@ class Layout:
 def steps(command: Command, shown: Sequence[Path] = (), machine: str = "/") -> list[Step]:
     """How the root of a command's container is made. Raises StartError.
 
-    `shown` are folders of the machine that every container needs and none may change: the cache of environments.
+    `shown` are folders of the machine that every container needs and none may change: the cache of environments. What a
+    container writes there goes to its scratch folder.
     """
     layout = Layout(machine)
-    asked = [*own_places(command, machine), *map(place_of, [*protected(shown), *command.mounts])]
+    asked = [*own_places(command, machine), *protected(shown, command.scratch), *map(place_of, command.mounts)]
     # Twice: links of the machine decide the order, links within volumes are known only once these are in their places.
     for place in sorted(asked, key=lambda place: layout.resolved(place.target).split("/")):
         layout.add(place)
@@ -193,10 +196,18 @@ def own_places(command: Command, machine: str) -> Iterator[Place]:
         yield Place("/etc/hostname", "text", f"{command.host_name}\n", folder=False)
 
 
-def protected(shown: Sequence[Path]) -> Iterator[Mount]:
-    for path in shown:
-        if path.exists():
-            yield Mount(path, str(path.absolute()), read_only=True)
+def protected(shown: Sequence[Path], scratch: Path | None) -> Iterator[Place]:
+    for number, path in enumerate(shown):
+        if not path.exists():
+            continue
+        source, target = str(path.resolve()), str(path.absolute())
+        if scratch is None or not path.is_dir():
+            yield Place(target, "bind read-only", source, path.is_dir())
+            continue
+        folders = [scratch / f"{name}-{number}" for name in ("upper", "work")]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        yield Place(target, "layer", source, more=tuple(str(folder.resolve()) for folder in folders))
 
 
 def place_of(mount: Mount) -> Place:
