@@ -30,9 +30,17 @@ class Reply:
         return json.loads(self.body)
 
 
-def send(method: str, url: str, *, body: object = None, token: str = "", trust: ssl.SSLContext | None = None) -> Reply:
+def send(
+    method: str,
+    url: str,
+    *,
+    body: object = None,
+    token: str = "",
+    trust: ssl.SSLContext | None = None,
+    content_type: str = "application/json",
+) -> Reply:
     """The reply to one request on a connection of its own; a server that is not there is no error but status 0."""
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Content-Type": content_type} | ({"Authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]  # a proxy has no way to our loopback

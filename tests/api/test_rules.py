@@ -63,9 +63,24 @@ def test_a_template_of_any_shape_is_a_problem_and_no_crash(template: dict[str, o
         read({"worker": a_role(template=template)})
 
 
-def test_odd_things_inside_a_container_are_left_to_the_schema() -> None:
-    container = {"name": "a", "ports": ["x", {"containerPort": "http"}, {"hostPort": None}]}
-    read({"worker": a_role(template={"spec": {"containers": [container], "initContainers": "x"}})})
+def test_a_template_that_was_never_asked_for_its_form_is_asked_by_us() -> None:
+    container = {"name": "a", "env": None, "tty": 1, "ports": ["x", {"containerPort": "http"}, {"hostPort": None}]}
+    template = {"metadata": {"labels": {"a": 5}}, "spec": {"containers": [container], "initContainers": "x"}}
+    with pytest.raises(Unfit) as unfit:
+        read({"worker": a_role(template=template)})
+    assert unfit.value.problems == (
+        "spec.worker.template.metadata.labels.a is 5, but must be a text",
+        "spec.worker.template.spec.containers[0].tty is 1, but must be true or false",
+        'spec.worker.template.spec.containers[0].ports[0] is "x", but must be a map of fields',
+        'spec.worker.template.spec.containers[0].ports[1].containerPort is "http", but must be a whole number',
+        "spec.worker.template.spec.containers[0].ports[2].containerPort is not set, but is needed: add it",
+        'spec.worker.template.spec.initContainers is "x", but must be a list',
+    )
+
+
+def test_a_template_may_have_what_our_schema_does_not_know_and_whole_numbers_as_json_has_them() -> None:
+    container = {"name": "a", "newInThisYear": [5], "ports": [{"containerPort": 80.0}]}
+    read({"worker": a_role(template={"spec": {"containers": [container], "activeDeadlineSeconds": None}})})
 
 
 def test_a_field_is_found_by_the_path_that_users_write() -> None:

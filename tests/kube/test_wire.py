@@ -98,3 +98,11 @@ def test_an_object_by_itself_is_read_or_refused() -> None:
     assert read_one(PODS, GOOD).status.phase == "Running"
     with pytest.raises(Garbled, match="Expected `str`, got `int`"):
         read_one(PODS, BAD)
+
+
+@pytest.mark.parametrize("depth", [900, 9_000])
+def test_an_object_that_is_nested_as_deep_as_an_api_server_allows_hides_no_other(depth: int) -> None:
+    deep = b'{"metadata": {"name": "deep"}, "else": %s1%s}' % (b'{"a":' * depth, b"}" * depth)
+    page, _ = read_page(PODS, a_page(deep, GOOD))
+    assert [pod.key.name for pod in page.items] == ["deep", "good"]
+    assert len(read_changes(PODS, a_change("ADDED", deep) + b"\n" + a_change("ADDED", GOOD))) == 2

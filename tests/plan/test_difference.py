@@ -190,12 +190,18 @@ def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
     job = a_job(workers=2)
     refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
     early = plan(job, Children(refusals=(refusal,)), T0)
-    assert creates(early) == ["mnist-worker-0"]
+    assert creates(early) == []  # the other one would be refused as well
     assert early.wake_at == T0 + 4 * SECONDS
     assert why_not_running(early)[0] == "QuotaExceeded"
     in_time = plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS)
     assert creates(in_time) == ["mnist-worker-0", "mnist-worker-1"]
     assert in_time.wake_at is None
+
+
+def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
+    job = a_job(workers=3)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameTaken")
+    assert creates(plan(job, Children(refusals=(refusal,)), T0)) == ["mnist-worker-0", "mnist-worker-2"]
 
 
 def test_the_earliest_retry_wakes_us() -> None:

@@ -169,8 +169,7 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
     assert the_condition(status, "Running").status == "False"
     assert isinstance(writes_of(desired)[0], DeleteAll)
     assert [(each.reason, each.note) for each in desired.news] == [
-        ("Completed", "all 2 workers have succeeded"),
-        ("CleanedUp", "the pods are deleted: cleanPodPolicy is OnCompletion"),
+        ("Completed", "all 2 workers have succeeded; the pods are deleted: cleanPodPolicy is OnCompletion"),
     ]
 
 
@@ -244,8 +243,7 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
     assert (desired.status.worker.failed, desired.status.worker.running) == (1, 1)
     assert sorted(patches(desired)) == ["mnist-ps-0", "mnist-worker-0"]
     assert [(each.reason, each.note, each.warning) for each in desired.news] == [
-        ("Failed", said, True),
-        ("CleanedUp", "the pods that still run are stopped and kept: cleanPodPolicy is OnCompletion", False),
+        ("Failed", f"{said}; the pods that still run are stopped and kept: cleanPodPolicy is OnCompletion", True),
     ]
 
 
@@ -274,18 +272,34 @@ def test_where_nothing_changed_nobody_is_woken() -> None:
     assert plan(job, running(job), T0 + 0.5 * SECONDS, Surroundings(status_written_at=T0)).wake_at is None
 
 
-def test_a_new_reason_goes_out_at_once() -> None:
+def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once() -> None:
     job = a_job(workers=2)
     job = told_so(job, plan(job, Children(), T0).status)
-    desired = plan(job, Children(all_pods(job, phase="Pending")), T0, Surroundings(status_written_at=T0))
-    assert why_not_running(desired)[0] == "WaitingForAddresses"
+    written = Surroundings(status_written_at=T0)
+    made = Children(all_pods(job, phase="Pending"))
+    early = plan(job, made, T0, written)
+    assert (early.status, early.news, early.counters_wait) == (job.status, (), True)
+    late = plan(job, made, T0 + SECONDS, written)
+    assert why_not_running(late)[0] == "WaitingForAddresses"
+    assert ([each.reason for each in late.news], late.counters_wait) == (["WaitingForAddresses"], False)
+    stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
+    assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
+
+
+def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
+    job = a_job(workers=2)
+    job = told_so(job, plan(job, Children(), T0).status)
+    crowded = Surroundings(status_written_at=T0, counters_every=9 * SECONDS)
+    made = Children(all_pods(job, phase="Pending"))
+    assert plan(job, made, T0 + 8 * SECONDS, crowded).wake_at == T0 + 9 * SECONDS
+    assert not plan(job, made, T0 + 9 * SECONDS, crowded).counters_wait
 
 
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
     job = a_job(workers=2)
     pods = all_pods(job, phase="Pending")
     job = told_so(job, plan(job, Children(pods[:1]), T0).status)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 0.5 * SECONDS)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameTaken", retry_at=T0 + 0.5 * SECONDS)
     desired = plan(job, Children((), refusals=(refusal,)), T0, Surroundings(status_written_at=T0))
     assert creates(desired) == ["mnist-worker-0"]
     assert desired.wake_at == T0 + 0.5 * SECONDS

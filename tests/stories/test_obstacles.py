@@ -39,14 +39,18 @@ async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: Stage) -
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
     await stage.cleaned()
-    await stage.told("mnist", "CleanedUp")
+    await stage.told("mnist", "Completed")
     told = [(each.type, each.reason, each.note, each.times) for each in await stage.events("mnist")]
     optional = {"WaitingForAddresses", "StartingContainers", "CreatingPods"}
     steady = [each for each in told if each[1] not in optional]
     assert sorted(steady) == [
         ("Normal", "AllPodsRun", "all pods run", 1),
-        ("Normal", "CleanedUp", "the pods are deleted: cleanPodPolicy is OnCompletion", 1),
-        ("Normal", "Completed", "all 2 workers have succeeded", 1),
+        (
+            "Normal",
+            "Completed",
+            "all 2 workers have succeeded; the pods are deleted: cleanPodPolicy is OnCompletion",
+            1,
+        ),
     ]
     assert ("Normal", "CreatingPods", "3 of 3 pods are not made yet", 1) in told
     assert all(times == 1 and kind == "Normal" for kind, _, _, times in told)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from paddle_operator.api.fitting import template_misfits
 from paddle_operator.api.reading import Unfit, read
 from paddle_operator.api.rules import problems
 from paddle_operator.api.spec import (
@@ -58,7 +59,10 @@ def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
         spec = _SPEC.decode(raw)
     except msgspec.ValidationError:
         spec = _part_by_part(raw)
-    if wrong := problems(spec, name):
+    wrong = problems(spec, name)
+    for role, part in spec.roles.items():
+        wrong += template_misfits(part.template, f"spec.{role}.template")
+    if wrong:
         raise Unfit(wrong)
     return spec
 

@@ -26,17 +26,22 @@ from paddle_operator.kube.queue import Lane, Queue
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
 from paddle_operator.plan.names import POD_NAME_LABEL, ROLE_LABEL
-from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
+from paddle_operator.plan.views import NAME_TAKEN, Children, ChildView, Job, PodView, Refusal, child_view, pod_view
 from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
 
 log = logging.getLogger(__name__)
 
 WRITES_OF_A_JOB = 16  # at once: half of what the client sends, so that a small job is not behind a large one
-SMALL = 50  # jobs with more pods are looked at in batches of changes: a pass over 5,000 pods costs tens of milliseconds
-PAUSE_PER_POD_SECONDS = 0.0001
+COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
+LONGEST_COUNTERS = timedelta(minutes=1)
+# A pass costs about 10 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the
+# larger it is and the more others are busy, and looks at many changes at once.
+REST_PER_POD_SECONDS = 0.0001
+SHORTEST_REST_SECONDS = 0.005
+LONGEST_REST_SECONDS = 1.0
 FIRST_RETRY = timedelta(seconds=1)
 LONGEST_RETRY = timedelta(minutes=1)
-NAME_TAKEN = ("NameTaken", "another object has this name: delete it, or rename the job")
+TAKEN = (NAME_TAKEN, "another object has this name: delete it, or rename the job")
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,17 @@ class Memory:
     """What is known of a job beyond the cluster; lost with the process, and learnt again."""
 
     def __init__(self) -> None:
+        self.generation = 0
         self.refusals: dict[tuple[str, Key], Refusal] = {}
         self.tries: dict[tuple[str, Key], int] = {}
         self.status_written_at: datetime | None = None
+
+    def look_at(self, job: Job) -> None:
+        """What was refused of an earlier spec says nothing about this one."""
+        if job.metadata.generation != self.generation:
+            self.generation = job.metadata.generation
+            self.refusals.clear()
+            self.tries.clear()
 
 
 class PaddleJobs:
@@ -71,7 +84,9 @@ class PaddleJobs:
         scope = Scope(self._settings.namespace)
         named = Scope(self._settings.namespace, labels=POD_NAME_LABEL)
         of_a_role = Scope(self._settings.namespace, labels=ROLE_LABEL)
-        self.jobs: Informer[StoredJob, Job] = Informer(client, PADDLE_JOBS, scope, project=job_view)
+        self.jobs: Informer[StoredJob, Job] = Informer(
+            client, PADDLE_JOBS, scope, project=lambda stored: job_view(stored, self.jobs.store.get(stored.key))
+        )
         self.pods: Informer[Pod, PodView] = Informer(client, PODS, of_a_role, project=pod_view)
         self.config_maps: Informer[Object, ChildView] = Informer(client, CONFIG_MAPS, named, project=child_view)
         self.services: Informer[Object, ChildView] = Informer(client, SERVICES, scope, project=child_view)
@@ -81,6 +96,7 @@ class PaddleJobs:
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = PortBlocks(self._settings.port_range)
         self._memory: dict[str, Memory] = {}
+        self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue("paddlejob", self._clock)
         self.controller = Controller(
             "paddlejob", self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
@@ -98,6 +114,7 @@ class PaddleJobs:
         assert changed
         if new is None:
             self._memory.pop(changed.uid, None)
+            self._counters_wait.discard(changed.uid)
             self._ports.forget(changed.uid)
         self.queue.add(changed.key, lane)
 
@@ -105,10 +122,11 @@ class PaddleJobs:
         owners = {each.owner_uid for each in (old, new) if each}  # two, where somebody gave it another
         for job in (job for uid in owners for job in self._job_of_uid[uid]):
             size = job.spec.total if job.spec else 0
-            if size <= SMALL:
+            rest = min(size * self.queue.busy * REST_PER_POD_SECONDS, LONGEST_REST_SECONDS)
+            if rest < SHORTEST_REST_SECONDS:
                 self.queue.add(job.key, lane)
             else:
-                self.queue.add_after(job.key, size * PAUSE_PER_POD_SECONDS)
+                self.queue.add_after(job.key, rest)
 
     async def reconcile(self, key: Key) -> datetime | None:
         """Bring one job nearer to its plan; the answer is when to look again if no event comes first."""
@@ -116,9 +134,18 @@ class PaddleJobs:
         if job is None:
             return None  # owner references take the children along
         memory = self._memory.setdefault(job.uid, Memory())
+        memory.look_at(job)
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
+        (self._counters_wait.add if desired.counters_wait else self._counters_wait.discard)(job.uid)
         await self._tell(job, desired.news)
-        await self._write_status(job, desired.status, memory)
+        try:
+            await self._write_status(job, desired.status, memory)
+        except Invalid as refusal:
+            if job.spec is not None:
+                raise
+            # A type that CEL cannot read keeps every status out, whatever it says: the event has to do, until a change.
+            log.warning("the API server takes no status of this job, an event says why", extra={"why": str(refusal)})
+            return None
         await self._carry_out(job, desired, memory)
         return desired.wake_at
 
@@ -132,7 +159,8 @@ class PaddleJobs:
 
     def _around(self, job: Job, memory: Memory) -> Surroundings:
         free = self._ports.block_for(job, self.jobs.store)
-        return Surroundings(self._settings.etcd, free, memory.status_written_at)
+        every = min(COUNTERS_EVERY * max(1, len(self._counters_wait)), LONGEST_COUNTERS)
+        return Surroundings(self._settings.etcd, free, memory.status_written_at, every)
 
     async def _tell(self, job: Job, news: tuple[News, ...]) -> None:
         """Before the status, which says that it has been told: so a crash in between loses no news."""
@@ -154,17 +182,22 @@ class PaddleJobs:
         for kind, key in desired.claims:
             if not await self._is_free(kind, key, job, memory):
                 return
+        refused: set[Resource[Any]] = set()  # kinds of which the API server takes no more for now
         for wave in desired.waves:
-            turns = asyncio.Semaphore(WRITES_OF_A_JOB)
+            writes = iter(wave)
             async with asyncio.TaskGroup() as group:
-                for write in wave:
-                    group.create_task(self._in_turn(turns, job, write, memory))
+                for _ in range(min(WRITES_OF_A_JOB, len(wave))):
+                    group.create_task(self._send(writes, job, memory, refused))
 
-    async def _in_turn(self, turns: asyncio.Semaphore, job: Job, write: Write, memory: Memory) -> None:
-        async with turns:
+    async def _send(self, writes: Iterator[Write], job: Job, memory: Memory, refused: set[Resource[Any]]) -> None:
+        """One after the other, as many as are left; a few of us share them."""
+        for write in writes:
             match write:
+                case Create() if write.kind in refused:
+                    continue
                 case Create():
-                    await self._create(job, write, memory)
+                    if not await self._create(job, write, memory):
+                        refused.add(write.kind)
                 case Patch():
                     await self._patch(write)
                 case Delete():
@@ -172,22 +205,24 @@ class PaddleJobs:
                 case DeleteAll():
                     await self._delete_all(write)
 
-    async def _create(self, job: Job, write: Create, memory: Memory) -> None:
+    async def _create(self, job: Job, write: Create, memory: Memory) -> bool:
+        """Says whether the API server would perhaps take more of the kind."""
         place = (write.kind.plural, write.key)
         try:
             created = await self._client.create(write.kind, write.manifest)
         except AlreadyExists:
             created = await self._client.get(write.kind, write.key)
             if created.metadata.owner_uid != job.uid:
-                self._refused(memory, place, *NAME_TAKEN, job)
-                return
+                self._refused(memory, place, *TAKEN, job)
+                return True
         except (Forbidden, Invalid, NotFound) as error:
             reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
             self._refused(memory, place, reason, error.status.message, job)
-            return
+            return False
         memory.refusals.pop(place, None)
         memory.tries.pop(place, None)
         self._informer_of(write.kind).wrote(created)
+        return True
 
     async def _is_free(self, kind: Resource[Any], key: Key, job: Job, memory: Memory) -> bool:
         """Nobody has the name, or the job itself."""
@@ -201,7 +236,7 @@ class PaddleJobs:
         if found.metadata.owner_uid == job.uid:
             self._informer_of(kind).wrote(found)
             return True
-        self._refused(memory, place, *NAME_TAKEN, job)
+        self._refused(memory, place, *TAKEN, job)
         return False
 
     def _refused(self, memory: Memory, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:

@@ -42,6 +42,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 65.0  # the server itself gives up after 60
+PACE_SECONDS = 0.01
 IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
 
 
@@ -173,7 +174,7 @@ class Client:
         rest = b""
         async with self._streamed(call, idle_seconds) as reply:
             yield []
-            async for chunk in reply.content.iter_any():
+            async for chunk in paced(reply):
                 lines, newline, rest = (rest + chunk).rpartition(b"\n")
                 if newline:
                     yield read_changes(kind, lines)
@@ -276,7 +277,8 @@ class Client:
         call = _Call("delete", f"delete {kind} {key}", "DELETE", kind.path(key), body=body, writes=True)
         reply = await self._send(call)
         left = msgspec.json.decode(reply, type=Object).metadata
-        return read_one(kind, reply) if left.uid and left.deletion_timestamp else None
+        stays = left.uid and left.deletion_timestamp and left.resource_version  # a pod that goes at once has no version
+        return read_one(kind, reply) if stays else None
 
     async def delete_all(self, kind: Resource[T], scope: Scope, *, propagation: str = "Background") -> list[T]:
         """What is left of the objects that the scope selects, after one request for all of them."""
@@ -398,6 +400,24 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.count_request("<error>", call.method, self._host)
             raise unreachable(call.about, connection, error) from error
+
+
+async def paced(reply: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    """What the stream brings; while it is busy, what it brings in PACE_SECONDS at once.
+
+    A read for each event costs more than the event: 124 µs an event one by one, 84 µs in a burst (performance.md).
+    """
+    loop = asyncio.get_running_loop()
+    read_at = 0.0
+    async for chunk in reply.content.iter_any():
+        yield chunk
+        now = loop.time()
+        if now - read_at < 2 * PACE_SECONDS and reply.connection and reply.connection.protocol:
+            protocol = reply.connection.protocol
+            protocol.pause_reading()
+            await asyncio.sleep(PACE_SECONDS)
+            protocol.resume_reading()
+        read_at = loop.time()
 
 
 def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:

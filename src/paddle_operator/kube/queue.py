@@ -50,6 +50,11 @@ class Queue(Generic[K]):
     def __len__(self) -> int:
         return sum(len(keys) for keys in self._waiting.values())
 
+    @property
+    def busy(self) -> int:
+        """How many keys wait, for their turn or for their time, or are in work."""
+        return len(self) + len(self._timers) + len(self._in_work)
+
     def add(self, key: K, lane: Lane = Lane.LIVE) -> None:
         """Never waits. A key that waits already keeps its place, unless the new lane is faster."""
         if self._closed:

@@ -13,7 +13,7 @@ from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key
 from paddle_operator.plan.network import service
 from paddle_operator.plan.pods import PodMaker, config_map
 from paddle_operator.plan.status import HELD_BACK
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.views import NAME_TAKEN, Job
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import Create, Delete, Patch, Write
 
@@ -67,13 +67,17 @@ def missing_pods(world: World, etcd: str, now: datetime) -> Iterator[list[Write]
 
 
 def _not_refused(world: World, kind: str, places: list[tuple[Role, int]], now: datetime) -> list[tuple[Role, int]]:
-    """What the API server refused is not sent again before its time."""
+    """What the API server refused is not sent again before its time, nor is what it would refuse as well: where a
+    quota is used up, thousands of pods would otherwise ask for it every minute.
+    """
     held = _held(world, kind, now)
+    if any(reason != NAME_TAKEN for reason in held.values()):
+        return []
     return [place for place in places if pod_key(world.job.key, *place) not in held] if held else places
 
 
-def _held(world: World, kind: str, now: datetime) -> set[Key]:
-    return {each.key for each in world.refusals if each.kind == kind and each.retry_at > now}
+def _held(world: World, kind: str, now: datetime) -> dict[Key, str]:
+    return {each.key: each.reason for each in world.refusals if each.kind == kind and each.retry_at > now}
 
 
 def barrier(world: World, shared: Contract, now: datetime) -> list[Write]:

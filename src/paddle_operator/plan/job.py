@@ -38,6 +38,7 @@ from paddle_operator.plan.status import (
     FAILED,
     ON_ITS_WAY,
     RUNNING,
+    STEPS,
     Obstacle,
     base,
     condition,
@@ -49,8 +50,6 @@ from paddle_operator.plan.views import Children, Job, PodView
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import News, Plan
 
-COUNTERS_EVERY = timedelta(seconds=1)
-
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -59,6 +58,7 @@ class Surroundings:
     etcd: str = ""
     free_port: int | None = None  # the first port of a block that no other live job has
     status_written_at: datetime | None = None
+    counters_every: timedelta = timedelta(seconds=1)  # longer where many jobs change at once
 
 
 def plan(job: Job, children: Children, now: datetime, around: Surroundings | None = None) -> Plan:
@@ -147,12 +147,12 @@ def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus
     stopped = condition(job, RUNNING, False, str(phase), ended.message, now)
     status = msgspec.structs.replace(status, phase=phase, conditions=with_conditions(status.conditions, ended, stopped))
     writes = tuple(clean_up(job, world.spec, world.children, phase))
-    news = [News(str(phase), ended.message, warning=phase is Phase.FAILED)]
+    note = ended.message
     if writes:
         cleans, policy = world.spec.cleans(phase), world.spec.clean_pod_policy or CleanPodPolicy.ON_COMPLETION
         deed = "the pods are deleted" if cleans else "the pods that still run are stopped and kept"
-        news.append(News("CleanedUp", f"{deed}: cleanPodPolicy is {policy}"))
-    return Plan(status, waves(writes), tuple(news))
+        note = f"{note}; {deed}: cleanPodPolicy is {policy}"
+    return Plan(status, waves(writes), (News(str(phase), note, warning=phase is Phase.FAILED),))
 
 
 def stale(world: World, known: Endpoints | None) -> str | None:
@@ -209,7 +209,7 @@ def run(world: World, known: Endpoints | None, around: Surroundings, now: dateti
     elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
         steps.append(awakened(world, known.digest))
     wake_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
-    return Plan(status, waves(*steps), tuple(news), wake_at, claims(world, pods))
+    return Plan(status, waves(*steps), tuple(news), wake_at, claims=claims(world, pods))
 
 
 def lacking(world: World, around: Surroundings) -> Obstacle | None:
@@ -241,15 +241,22 @@ def told_if_new(job: Job, said: Condition, *, warning: bool) -> tuple[News, ...]
 
 
 def coalesced(desired: Plan, job: Job, now: datetime, around: Surroundings) -> Plan:
-    """A change of phase goes out at once; counters alone at most once a second."""
+    """A change of phase goes out at once, and so does an obstacle; counters and steps on the way now and then.
+
+    A step that takes less than that time is no news.
+    """
     old, new = job.status, desired.status
     written_at = around.status_written_at
-    if old == new or gist(old) != gist(new) or written_at is None or now - written_at >= COUNTERS_EVERY:
+    if old == new or written_at is None or now - written_at >= around.counters_every:
         return desired
-    wake_at = min(filter(None, (desired.wake_at, written_at + COUNTERS_EVERY)))
-    return replace(desired, status=old, wake_at=wake_at)
+    if gist(old) != gist(new):
+        return replace(desired, news=tuple(each for each in desired.news if each.reason not in STEPS))
+    wake_at = min(filter(None, (desired.wake_at, written_at + around.counters_every)))
+    news = tuple(each for each in desired.news if each.reason not in ON_ITS_WAY)  # told with the status, if still so
+    return replace(desired, status=old, wake_at=wake_at, news=news, counters_wait=True)
 
 
 def gist(status: PaddleJobStatus) -> tuple[object, ...]:
-    """What people wait for, without counts and messages."""
-    return status.phase, status.attempt, [(each.type, each.status, each.reason) for each in status.conditions]
+    """What people wait for, without counts, messages and what needs nobody's help."""
+    reasons = ((each.type, each.status, "" if each.reason in ON_ITS_WAY else each.reason) for each in status.conditions)
+    return status.phase, status.attempt, tuple(reasons)

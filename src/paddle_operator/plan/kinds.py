@@ -17,8 +17,12 @@ class StoredJob(Object, frozen=True):
 PADDLE_JOBS = Resource(f"apis/{API_VERSION}", PLURAL, StoredJob)
 
 
-def job_view(stored: StoredJob) -> Job:
+def job_view(stored: StoredJob, known: Job | None = None) -> Job:
+    """Where the spec is the one that is known already, only the status is read: that is most of what is heard."""
     status = read_status(bytes(stored.status))
+    metadata = stored.metadata
+    if known and (known.uid, known.metadata.generation) == (metadata.uid, metadata.generation):
+        return Job(metadata, known.spec, status, known.problems)
     try:
         return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
     except Unfit as unfit:

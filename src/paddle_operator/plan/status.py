@@ -18,7 +18,8 @@ ACCEPTED, RUNNING, COMPLETED, FAILED = "Accepted", "Running", "Completed", "Fail
 
 _NEVER_PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 HELD_BACK = "CreateContainerConfigError"
-ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingPods", "WaitingForAddresses", "StartingContainers", "AllPodsRun"})
+STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
+ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingPods", *STEPS, "AllPodsRun"})
 """Reasons that need nobody's help; every other one is a warning."""
 
 Obstacle = tuple[str, str]

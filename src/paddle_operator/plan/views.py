@@ -202,6 +202,10 @@ def child_view(child: Object) -> ChildView:
     )
 
 
+NAME_TAKEN = "NameTaken"
+"""Somebody else's object has the name of a child. Every other refusal is the API server's, and in its words."""
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The server's answer to an attempt to write a child; there is no other attempt before `retry_at`."""
 

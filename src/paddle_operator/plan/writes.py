@@ -70,4 +70,5 @@ class Plan:
     waves: tuple[tuple[Write, ...], ...] = ()
     news: tuple[News, ...] = ()
     wake_at: datetime | None = None
+    counters_wait: bool = False  # the status is that of before, since only counters have changed
     claims: tuple[tuple[Resource[Any], Key], ...] = ()
