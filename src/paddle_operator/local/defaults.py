@@ -45,17 +45,17 @@ def service(found: Manifest) -> None:
 
 def secret(found: Manifest) -> None:
     """What was written as text is stored encoded, and wins over what was encoded already."""
-    written = found.pop("stringData", None)
-    if isinstance(written, dict):
-        data = found.setdefault("data", {})
-        for key, text in written.items():
-            if isinstance(text, str) and isinstance(data, dict):
-                data[key] = base64.b64encode(text.encode()).decode()
+    written, data = found.pop("stringData", None), found.get("data", {})
+    if isinstance(written, dict) and isinstance(data, dict):
+        encoded = {
+            key: base64.b64encode(text.encode()).decode() for key, text in written.items() if isinstance(text, str)
+        }
+        found["data"] = data | encoded
 
 
 def node(found: Manifest) -> None:
     status = part(found, "status")
-    if "capacity" in status:
+    if isinstance(status.get("capacity"), dict):
         status.setdefault("allocatable", dict(status["capacity"]))
 
 

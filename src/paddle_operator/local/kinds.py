@@ -58,7 +58,7 @@ class Kind:
     kind: str
     plural: str
     singular: str
-    schema: Schema  # OpenAPI v3, with every reference in its place
+    schema: Schema = field(repr=False)  # OpenAPI v3, with every reference in its place
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
 }
+ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}}
 LEAVES = ("string", "integer", "number", "boolean")
 NAMES = {
     str: "string",
@@ -64,6 +65,7 @@ class Shape:
         self.zero_counts = custom or schema.get(ZERO_COUNTS, False) or "properties" in schema
         self.limits: tuple[Limit, ...] = (*limits_of(schema), *composed(schema)) if custom else ()
         self.plain = True  # completed() gives back what it gets
+        self.zero: Any = ZEROS.get(schema.get("type", ""), "0")  # what Go has where nothing is; without a type, amounts
         self.suffices: tuple[type, ...] = ()  # the types of values of which problems() has nothing to say
 
     @property
@@ -292,7 +294,10 @@ class Map(Shape):
     def __init__(self, schema: Schema, *, custom: bool) -> None:
         super().__init__(schema, custom=custom)
         self.values = shape_of(schema["additionalProperties"], custom=custom)
-        self.plain = self.values.plain and self.values.nullable
+        if isinstance(self.values, Leaf) and self.values.definition == QUANTITY:
+            self.values = Leaf(schema["additionalProperties"], custom=False)
+            self.values.canonical = canonical.resource  # a map of amounts is one of resources
+        self.plain = False
 
     def belongs_to(self, owner: str) -> None:
         self.owner = owner
@@ -301,9 +306,15 @@ class Map(Shape):
     def completed(self, value: Any) -> Any:
         if type(value) is not dict:
             return value
-        if not self.values.nullable and None in value.values():
-            value = {key: each for key, each in value.items() if each is not None}
+        if None in value.values():
+            value = self.without_nulls(value)
         return value if self.values.plain else {key: self.values.completed(each) for key, each in value.items()}
+
+    def without_nulls(self, value: dict[str, Any]) -> dict[str, Any]:
+        """To Go a null is the zero of its type; where a definition is custom, it is nothing unless it may be."""
+        if not self.custom:
+            return {key: self.values.zero if each is None else each for key, each in value.items()}
+        return value if self.values.nullable else {key: each for key, each in value.items() if each is not None}
 
     def unknown(self, value: Any, path: str, found: list[str]) -> None:
         if type(value) is dict:
@@ -319,7 +330,7 @@ class List(Shape):
     def __init__(self, schema: Schema, *, custom: bool) -> None:
         super().__init__(schema, custom=custom)
         self.items = shape_of(schema["items"], custom=custom)
-        self.plain = self.items.plain
+        self.plain = False
         if isinstance(self.items, Leaf):
             self.items.enum = ()  # told of the list as a whole, which checks.py does
 
@@ -328,9 +339,11 @@ class List(Shape):
         self.items.belongs_to(owner)
 
     def completed(self, value: Any) -> Any:
-        if type(value) is not list or self.plain:
+        if type(value) is not list:
             return value
-        return [self.items.completed(each) for each in value]
+        if not self.custom and None in value:
+            value = [self.items.zero if each is None else each for each in value]
+        return value if self.items.plain else [self.items.completed(each) for each in value]
 
     def unknown(self, value: Any, path: str, found: list[str]) -> None:
         if type(value) is list:

@@ -7,6 +7,7 @@ strategicpatch; tests/local/test_strategic_cluster.py sends the same patches to 
 from collections.abc import Callable
 from typing import Any
 
+from paddle_operator.local.causes import told
 from paddle_operator.local.kinds import Manifest, Schema
 
 DIRECTIVE = "$patch"
@@ -15,6 +16,8 @@ DELETE_FROM = "$deleteFromPrimitiveList/"
 ORDER_OF = "$setElementOrder/"
 STRATEGY, MERGE_KEY = "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
 NOTHING: Schema = {}
+
+Mark = Callable[[Any], str]
 
 
 class BadPatch(ValueError):
@@ -60,7 +63,7 @@ def retained(original: Manifest, patch: Manifest) -> Manifest:
         return dict(original)
     keys = patch[RETAIN_KEYS]
     written = [key for key, value in patch.items() if value is not None and not key.startswith("$")]
-    if not isinstance(keys, list) or not set(written) <= set(keys):
+    if not isinstance(keys, list) or not all(key in keys for key in written):
         raise BadPatch(f"{RETAIN_KEYS} must be a list of all fields that the patch sets beside it")
     return {key: value for key, value in original.items() if key in keys}
 
@@ -94,8 +97,8 @@ def ordered(schema: Schema, found: Manifest, patch: Manifest) -> Manifest:
 def merged_list(schema: Schema, old: list[Any], new: list[Any]) -> list[Any]:
     marks = mark_of(schema)
     if not any(isinstance(each, dict) for each in (*old, *new)):
-        both = list(dict.fromkeys((*old, *new)))
-        return in_order(both, new, old, marks)
+        both = {marks(each): each for each in (*old, *new)}
+        return in_order(list(both.values()), new, old, marks)
     if not schema.get(MERGE_KEY):
         raise BadPatch("cannot merge lists of maps without a merge key")
     kept, plain = without_deleted(old, new, marks)
@@ -104,17 +107,17 @@ def merged_list(schema: Schema, old: list[Any], new: list[Any]) -> list[Any]:
     for each in plain:
         mark = marks(each)
         if mark in at:
-            found[at[mark]] = merged(schema.get("items", NOTHING), found[at[mark]], each)
+            found[at[mark]] = merged_value(schema.get("items", NOTHING), found[at[mark]], each)
         else:
             at[mark] = len(found)
             found.append(each)
     return in_order(found, plain, kept, marks)
 
 
-def without_deleted(old: list[Any], new: list[Any], marks: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:
+def without_deleted(old: list[Any], new: list[Any], marks: Mark) -> tuple[list[Any], list[Any]]:
     """The old items without those that the patch deletes, and the patch's items without its directives."""
-    plain = [each for each in new if DIRECTIVE not in each]
-    directives = [each for each in new if DIRECTIVE in each]
+    plain = [each for each in new if not is_directive(each)]
+    directives = [each for each in new if is_directive(each)]
     for each in directives:
         if each[DIRECTIVE] not in ("delete", "replace"):
             raise BadPatch(f'{DIRECTIVE} in a list is "{each[DIRECTIVE]}", but must be delete or replace')
@@ -124,7 +127,7 @@ def without_deleted(old: list[Any], new: list[Any], marks: Callable[[Any], Any])
     return [each for each in old if marks(each) not in gone], plain
 
 
-def in_order(items: list[Any], order: list[Any], old: list[Any], marks: Callable[[Any], Any]) -> list[Any]:
+def in_order(items: list[Any], order: list[Any], old: list[Any], marks: Mark) -> list[Any]:
     """The items of the patch in its order, those that only the server has woven in where they stood before."""
     wanted = {marks(each): place for place, each in reversed(list(enumerate(order)))}
     before = {marks(each): place for place, each in reversed(list(enumerate(old)))}
@@ -139,10 +142,10 @@ def in_order(items: list[Any], order: list[Any], old: list[Any], marks: Callable
     return found + ours + theirs
 
 
-def check_order(key: str, new: list[Any], order: list[Any], marks: Callable[[Any], Any]) -> None:
+def check_order(key: str, new: list[Any], order: list[Any], marks: Mark) -> None:
     """Raises BadPatch where the patch's list has an item that its order does not have, or in another order."""
     places = iter([marks(each) for each in order])
-    listed = [marks(each) for each in new if not (isinstance(each, dict) and DIRECTIVE in each)]
+    listed = [marks(each) for each in new if not is_directive(each)]
     if order and not all(mark in places for mark in listed):
         raise BadPatch(f"the order of {key} in the patch does not match {ORDER_OF}{key}")
 
@@ -151,19 +154,20 @@ def delete_items(found: Manifest, key: str, gone: Any) -> None:
     if not isinstance(gone, list):
         raise BadPatch(f"{DELETE_FROM}{key} must be a list")
     if isinstance(old := found.get(key), list):
-        found[key] = [each for each in old if each not in gone]
+        marks = {told(each) for each in gone}
+        found[key] = [each for each in old if told(each) not in marks]
 
 
-def mark_of(schema: Schema) -> Callable[[Any], Any]:
-    """By what the items of a list are told apart: a map's merge key, or the item itself."""
+def mark_of(schema: Schema) -> Mark:
+    """By what the items of a list are told apart: a map's merge key or the item itself, as JSON (1 is not true)."""
     key = schema.get(MERGE_KEY)
 
-    def mark(item: Any) -> Any:
+    def mark(item: Any) -> str:
         if not isinstance(item, dict):
-            return item
+            return told(item)
         if key not in item:
-            raise BadPatch(f"map does not contain the merge key {key}: {item}")
-        return item[key]
+            raise BadPatch(f"map does not contain the merge key {key}: {told(item)}")
+        return told(item[key])
 
     return mark
 

@@ -291,4 +291,3 @@ async def test_what_is_not_there_is_said_in_a_sentence(embedded: Served) -> None
     done = await embedded.kubectl_done("exec", "pod", "--", "true")
     assert done.returncode == 1
     assert "cannot be run inside the containers" in done.stderr
-    assert "keeps no logs" in (await embedded.kubectl_done("logs", "pod")).stderr

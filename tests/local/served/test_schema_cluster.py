@@ -145,6 +145,28 @@ def words(status: Any) -> str:
     return re.sub(r"(as a \w+: )[^ ]*: json", r"\1json", status["message"])
 
 
+# Not 01, +1, 1., 1E3 and 1e0: what is odd but whole a real server keeps as it was written.
+AMOUNTS: list[str | float] = [
+    *("0", "1", ".5", "0.5", "1.5", "100m", "1000m", "1500m", "0.0001", "1n", "1u", "1001u", "999n"),
+    *("1k", "1000k", "1024k", "1.5k", "1M", "1G", "1T", "1P", "1E", "12E", "1Ki", "0.5Ki", "1024Ki", "1000Ki", "1.5Gi"),
+    *("1024Mi", "2048Mi", "1536Mi", "1Ti", "1Pi", "1Ei", "1e3", "1e-3", "1.2e3", "12e6", "100e-2"),
+    *(1, 0.25, 1.0, 1e3, 1000000, 123456789, 0.1),
+    *("512Ki", "8Ki", "7Ki", "1023", "1025Ki", "0.1Gi", "3.14159Mi", "1e9", "10e2"),
+]
+
+
+async def test_an_amount_has_one_form(beside: Served, real: Served) -> None:
+    containers = [
+        {"name": f"c{index}", "image": "i", "resources": {"limits": {"memory": written}}}
+        for index, written in enumerate(AMOUNTS)
+    ]
+    stored = []
+    for server in (beside, real):
+        pod = await server.stored(a_pod(spec={"containers": containers}), "?dryRun=All")
+        stored.append([each["resources"]["limits"]["memory"] for each in pod["spec"]["containers"]])
+    assert dict(zip(map(str, AMOUNTS), stored[0], strict=True)) == dict(zip(map(str, AMOUNTS), stored[1], strict=True))
+
+
 async def test_zeros_that_mean_something_are_kept(embedded: Served) -> None:
     spec = (await embedded.stored(A_RICH_POD))["spec"]
     assert spec["setHostnameAsFQDN"] is False

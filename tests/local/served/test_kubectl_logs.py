@@ -1,0 +1,79 @@
+"""kubectl logs reads what containers print, while they print it and afterwards."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.local import builtin
+from paddle_operator.local.logs import LogFiles
+from paddle_operator.local.server import ApiServer
+from testbed.assets import Binaries
+from tests.local.served.conftest import TOKEN
+from tests.local.served.objects import a_pod
+from tests.local.served.servers import MERGE, Manifest, Served
+
+WITHIN_SECONDS = 30.0
+POD = a_pod("pod", spec={"nodeName": "local-1"})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> LogFiles:
+    return LogFiles(tmp_path / "logs")
+
+
+@pytest.fixture
+async def served(tmp_path: Path, files: LogFiles, control_plane_binaries: Binaries) -> AsyncIterator[Served]:
+    home = tmp_path / "home"
+    home.mkdir()
+    async with ApiServer(tmp_path / "state", builtin.KINDS, token=TOKEN, logs=files, secure_port=0) as server:
+        trust = ssl.create_default_context(cafile=server.certificate)
+        yield Served("embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
+
+
+async def running_pod(server: Served) -> str:
+    """The uid of a pod whose container runs."""
+    stored = await server.stored(POD)
+    state: Manifest = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0, "state": state}],
+    }
+    await server.send("PATCH", f"{server.path(POD, name='pod')}/status", {"status": status}, media=MERGE)
+    return str(stored["metadata"]["uid"])
+
+
+async def test_logs_with_each_wish(served: Served, files: LogFiles) -> None:
+    writer = files.open(await running_pod(served), "main", 0)
+    writer.write(b"one\ntwo\nthree\n")
+    files.close(writer)
+    assert await served.kubectl("logs", "pod") == "one\ntwo\nthree\n"
+    assert await served.kubectl("logs", "pod", "--tail=1") == "three\n"
+    assert await served.kubectl("logs", "pod", "-c", "main", "--limit-bytes=3") == "one"
+    assert (await served.kubectl("logs", "pod", "--timestamps")).split()[1::2] == ["one", "two", "three"]
+    wrong = await served.kubectl_done("logs", "pod", "-c", "other")
+    assert "container other is not valid for pod pod" in wrong.stderr
+
+
+async def test_logs_are_followed(served: Served, files: LogFiles) -> None:
+    writer = files.open(await running_pod(served), "main", 0)
+    writer.write(b"one\n")
+    command = [str(served.kubectl_program), f"--kubeconfig={served.kubeconfig}", "logs", "--follow", "pod"]
+    following = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, env={"HOME": str(served.home)}
+    )
+    assert following.stdout
+    try:
+        async with asyncio.timeout(WITHIN_SECONDS):
+            assert await following.stdout.readline() == b"one\n"
+            writer.write(b"two\n")
+            assert await following.stdout.readline() == b"two\n"
+            files.close(writer)
+            assert await following.stdout.read() == b""
+            assert await following.wait() == 0
+    finally:
+        if following.returncode is None:
+            following.kill()
+            await following.wait()
