@@ -46,11 +46,14 @@ class Etcd:
 
     async def pods(self, namespace: str, count: int) -> list[Pair]:
         """The first pods of a namespace, as the API server has stored them."""
-        prefix = f"/registry/pods/{namespace}/"
+        found = await self.under(f"/registry/pods/{namespace}/", count)
+        assert len(found) == count, f"{len(found)} pods instead of {count}"
+        return found
+
+    async def under(self, prefix: str, count: int = 0) -> list[Pair]:
+        """What stands under a prefix that ends with a slash; all of it, or the first so many."""
         wish = {"key": text(prefix.encode()), "range_end": text(prefix[:-1].encode() + b"0"), "limit": count}
-        found = msgspec.json.decode(await self._ask("range", wish), type=Found)
-        assert len(found.kvs) == count, f"{len(found.kvs)} pods instead of {count}"
-        return found.kvs
+        return msgspec.json.decode(await self._ask("range", wish), type=Found).kvs
 
     async def put(self, pair: Pair) -> None:
         await self._ask("put", {"key": text(pair.key), "value": text(pair.value)})

@@ -266,7 +266,8 @@ class PaddleJobs:
     async def _delete_all(self, write: DeleteAll) -> None:
         informer = self._informer_of(write.kind)
         for left in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
-            informer.deleted(left.key, left.uid, left if left.metadata.deletion_timestamp else None)
+            stays = left.metadata.deletion_timestamp and left.metadata.resource_version
+            informer.deleted(left.key, left.uid, left if stays else None)
 
     def _informer_of(self, kind: Resource[Any]) -> Informer[Any, Any]:
         return next(each for each in self.informers if each.kind is kind)
