@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,17 @@ async def test_a_start_that_is_called_off_leaves_nothing(sandbox: LocalSandbox, 
     with pytest.raises(asyncio.CancelledError):
         await starting
     await until(lambda: processes_with(mark) == [])
+
+
+async def test_a_start_that_is_called_off_in_mid_sentence_leaves_no_keeper(sandbox: LocalSandbox) -> None:
+    endless = {"X": "x" * (64 << 20)}  # more than a keeper reads in the moment before it is called off
+    before = children()
+    starting = asyncio.create_task(sandbox.start(a_command("true", environment=endless), sys.stderr.fileno()))
+    await until(lambda: children() > before)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert children() <= before
 
 
 async def test_many_variables_of_many_bytes_arrive(sandbox: LocalSandbox) -> None:
@@ -447,6 +459,10 @@ def told_in_namespaces(preparation: str, script: str) -> Any:
 
 def keeper_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
 
 
 def is_sleep(pid: int) -> bool:

@@ -63,6 +63,11 @@ class Contained:
     def kill(self) -> None:
         self._ask(inside.KILL)
 
+    def give_up(self) -> None:
+        """The end of all orders, which a keeper understands even where it has not heard the first one whole."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+
     def _ask(self, request: bytes) -> None:
         with suppress(OSError):  # it has ended
             self._channel.send(request)
@@ -89,7 +94,11 @@ class Contained:
         elif what == "exited":
             self._code = int(rest)
         elif what == "failed":
-            self._started.set_exception(StartError(rest))
+            self._refuse(StartError(rest))
+
+    def _refuse(self, error: StartError) -> None:
+        self._started.set_exception(error)
+        self._started.exception()  # it may be that nobody waits for it any more
 
     def _end(self) -> None:
         self._loop.remove_reader(self._channel)
@@ -99,8 +108,7 @@ class Contained:
             self.out_of_memory = self._group.out_of_memory()
             self._group.remove()
         if not self._started.done():
-            self._started.set_exception(StartError("the process that prepares the container was killed"))
-            self._started.exception()  # it may be that nobody waits for it any more
+            self._refuse(StartError("the process that prepares the container was killed"))
         self._ended.set_result(None)
 
 
@@ -246,7 +254,7 @@ async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None
     try:
         await contained.started(len(text).to_bytes(8, "big") + text)
     except BaseException:  # refused, or called off: either way nothing is left when this is told
-        contained.kill()
+        contained.give_up()
         await contained.wait()
         raise
     return contained
