@@ -179,6 +179,16 @@ async def test_in_the_foreground_only_dependents_that_block_are_waited_for(serve
     await server.done("DELETE", "core/pods/child", {"gracePeriodSeconds": 0})
 
 
+async def test_two_that_own_each_other_go_together(server: Server) -> None:
+    one = await server.create("core/configmaps", a_config_map("one"))
+    two = await server.create("core/configmaps", a_config_map("two", ownerReferences=owned_by(one, block=True)))
+    await server.patch("core/configmaps/one", {"metadata": {"ownerReferences": owned_by(two, block=True)}})
+    await settled(server)
+    await server.done("DELETE", "core/configmaps/one", {"propagationPolicy": "Foreground"})
+    await gone(server, "core/configmaps/one")
+    await gone(server, "core/configmaps/two")
+
+
 async def test_orphans_stay_and_forget_their_owner(server: Server) -> None:
     owner = await server.create("core/configmaps", a_config_map("owner"))
     await server.create("core/configmaps", a_config_map("child", ownerReferences=owned_by(owner)))

@@ -22,11 +22,13 @@ from paddle_operator.local.kinds import Kind, Manifest
 from paddle_operator.local.pod_parts import LogWish
 from paddle_operator.local.refusals import Refusal, bad_request
 from paddle_operator.local.requests import (
+    UNREADABLE,
     Parameters,
     Target,
     WriteOptions,
     check_parameters,
     delete_options,
+    read_json,
     truth,
     version,
     write_options,
@@ -111,7 +113,7 @@ class Api:
             raise _not_allowed()
         if request.method == "POST":
             options = write_options("CreateOptions", parameters)
-            created = self.writer.create(resource, namespace, _object(request, resource.kind), options)
+            created = self.writer.create(resource, namespace, _object(request, resource.kind.kind), options)
             return self._formed(request, resource, created)
         if request.method == "DELETE" and resource.kind.plural != "namespaces":
             return self._delete_all(request, resource)
@@ -153,7 +155,7 @@ class Api:
             return self._formed(request, resource, Answer(resource.body(self._record(resource, key))))
         if request.method == "PUT":
             options = write_options("UpdateOptions", parameters)
-            return self.writer.update(resource, key, _object(request, resource.kind), options)
+            return self.writer.update(resource, key, _object(request, resource.kind.kind), options)
         if request.method == "PATCH":
             options = write_options("PatchOptions", parameters)
             return self.writer.edit(resource, key, _edit(request, resource.kind), options)
@@ -187,7 +189,7 @@ class Api:
             return self._formed(request, resource, Answer(resource.body(self._record(resource, key))))
         if request.method == "PUT":
             options = write_options("UpdateOptions", parameters)
-            return self.writer.update(resource, key, _object(request, resource.kind), options, "status")
+            return self.writer.update(resource, key, _object(request, resource.kind.kind), options, "status")
         if request.method == "PATCH":
             options = write_options("PatchOptions", parameters)
             return self.writer.edit(resource, key, _edit(request, resource.kind), options, "status")
@@ -199,7 +201,7 @@ class Api:
         if request.method == "GET":
             return told(scale_of(scale, resource.manifest(self._record(resource, key))))
         if request.method == "PUT":
-            wanted = _object(request, kind)
+            wanted = _object(request, "Scale")
             options = write_options("UpdateOptions", request.parameters)
 
             def edit(manifest: Manifest) -> Manifest:
@@ -223,9 +225,9 @@ class Api:
             return pod_parts.log_wish(pods, record, parameters, self.clock.now()) or Answer(b"", 204)
         if part == "binding" and request.method == "POST":
             options = write_options("CreateOptions", parameters)
-            return pod_parts.bind(self.writer, pods, record, _decoded(request), options, self.clock)
+            return pod_parts.bind(self.writer, pods, record, _object(request, "Binding"), options, self.clock)
         if part == "eviction" and request.method == "POST":
-            return pod_parts.evict(self.deleter, pods, record, _decoded(request), parameters)
+            return pod_parts.evict(self.deleter, pods, record, _object(request, "Eviction"), parameters)
         raise _not_allowed()
 
     # The form of an answer
@@ -265,21 +267,21 @@ def wants_table(accept: str) -> bool:
     raise Refusal(406, f"406: Not Acceptable\n\nAvailable representations: {JSON}; the client accepts only {accept}")
 
 
-def _decoded(request: Request, what: str = "object") -> Any:
+def _decoded(request: Request, what: str) -> Any:
     if request.content_type not in ("", JSON):
         raise Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {JSON}")
     try:
-        return msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        return read_json(request.body)
+    except UNREADABLE as problem:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {what}): json parse error: {problem}"
         ) from None
 
 
-def _object(request: Request, kind: Kind) -> Manifest:
-    manifest = _decoded(request, kind.kind)
+def _object(request: Request, kind: str) -> Manifest:
+    manifest = _decoded(request, kind)
     if not isinstance(manifest, dict):
-        raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): it is no JSON object")
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind}): it is no JSON object")
     return manifest
 
 
@@ -308,8 +310,8 @@ def _edit(request: Request, kind: Kind) -> Edit:
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(known)}",
         )
     try:
-        patch = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        patch = read_json(request.body)
+    except UNREADABLE as problem:
         raise bad_request(f"error decoding patch: {problem}") from None
     if media == patches.JSON:
         return lambda manifest: patches.patched(manifest, patch)
@@ -325,6 +327,8 @@ def _strategically(kind: Kind, manifest: Manifest, patch: Manifest) -> Manifest:
         return strategic.merged(kind.schema, manifest, patch)
     except strategic.BadPatch as problem:
         raise bad_request(str(problem)) from None
+    except (TypeError, AttributeError):  # nobody has looked at the types of a patch before it is merged
+        raise bad_request("error decoding patch: its lists and maps are not where the kind has them") from None
 
 
 def _not_allowed() -> Refusal:

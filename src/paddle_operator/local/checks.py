@@ -184,7 +184,7 @@ def config_map(new: Manifest, old: Manifest | None) -> list[Cause]:
     found = []
     for bag in ("data", "binaryData"):
         for key, value in new.get(bag, {}).items():
-            size += len(value)
+            size += len(value or "")  # null is stored as an empty text
             if not DATA_KEY.fullmatch(key):
                 found.append(causes.invalid(f"{bag}[{key}]", key, NOT_A_DATA_KEY))
     if size > LARGEST_DATA:

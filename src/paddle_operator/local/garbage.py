@@ -79,15 +79,15 @@ class GarbageCollector:
 
     def _hear(self, table: Table, change: Change) -> None:
         record = change.new
+        for owner in record.owners:
+            if owner in self._waiting and (found := self._store.by_uid.get(owner)):
+                self._find(found[0].name, found[1])
         if not change.deleted:
             self._look_at(table, record)
             return
         for place in tuple(self._store.dependents.get(record.uid, ())):
             self._find(*place)
         self._waiting.discard(record.uid)
-        for owner in record.owners:
-            if owner in self._waiting and (found := self._store.by_uid.get(owner)):
-                self._find(found[0].name, found[1])
         if record.key.namespace and self._is_terminating(record.key.namespace):
             self._find("namespaces", Key("", record.key.namespace))
 
@@ -139,9 +139,13 @@ class GarbageCollector:
             if kept != references:
                 manifest["metadata"]["ownerReferences"] = kept
                 self._writer.put(resource, record, manifest)
+        elif "going" in states and (dependents := [each for _, each in self._dependents(record.uid)]):
+            if any(each.uid in self._waiting for each in dependents):  # a circle: nobody would ever go first
+                manifest["metadata"]["ownerReferences"] = [each | {"blockOwnerDeletion": False} for each in references]
+                record = self._writer.put(resource, record, manifest)
+            self._end(resource, record, "Foreground")
         elif references:
-            waited_for = "going" in states and bool(self._store.dependents.get(record.uid))
-            self._end(resource, record, "Foreground" if waited_for else "")
+            self._end(resource, record, "")
 
     def _state_of(self, resource: Resource, namespace: str, reference: Manifest) -> str:
         """`there`, `gone`, or `going`, which is waiting for this very object; a kind that nobody knows is there."""
@@ -175,10 +179,12 @@ class GarbageCollector:
         self._waiting.add(owner.uid)
         blocked = False
         for dependents, record in self._dependents(owner.uid):
-            references = dependents.manifest(record)["metadata"].get("ownerReferences") or ()
-            if any(each.get("uid") == owner.uid and each.get("blockOwnerDeletion") for each in references):
+            metadata = dependents.manifest(record)["metadata"]
+            references = [each for each in metadata.get("ownerReferences") or () if each.get("uid") == owner.uid]
+            if record.uid != owner.uid and any(each.get("blockOwnerDeletion") for each in references):
                 blocked = True
-                self._find(dependents.table.name, record.key)
+                if not metadata.get("deletionTimestamp"):
+                    self._find(dependents.table.name, record.key)
         if not blocked:
             self._waiting.discard(owner.uid)
             self._release(resource, owner, manifest, FOREGROUND)

@@ -56,11 +56,20 @@ def check_place(metadata: Manifest, namespace: str, name: str = "") -> None:
         raise bad_request(f"the name of the object ({told}) does not match the name on the URL ({name})")
 
 
+def _shown(metadata: Manifest) -> Manifest:
+    """Without what is empty, and with the texts that null stands for in a map of texts."""
+    shown = {name: value for name, value in metadata.items() if value not in (None, {}, [])}
+    for name in ("labels", "annotations"):
+        if isinstance(texts := shown.get(name), dict) and None in texts.values():
+            shown[name] = {key: "" if text is None else text for key, text in texts.items()}
+    return shown
+
+
 def new_metadata(metadata: Manifest, namespace: str, uid: str, now: datetime) -> Manifest:
     """Of an object that is about to be made; its name is there already."""
     if metadata.get("resourceVersion"):
         raise Refusal(500, "resourceVersion should not be set on objects to be created", reason="")
-    made = {name: value for name, value in metadata.items() if value not in (None, {}, [])}
+    made = _shown(metadata)
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "namespace"):
         made.pop(name, None)
     if namespace:
@@ -70,7 +79,7 @@ def new_metadata(metadata: Manifest, namespace: str, uid: str, now: datetime) ->
 
 def kept_metadata(new: Manifest, old: Manifest) -> Manifest:
     """Of an object that is about to be changed: what the writer left out or may not decide stays as it was."""
-    kept = {name: value for name, value in new.items() if value not in (None, {}, [])}
+    kept = _shown(new)
     for name in ("managedFields", "selfLink"):
         kept.pop(name, None)
     for name in ("creationTimestamp", "generation", "resourceVersion", "namespace", "generateName"):

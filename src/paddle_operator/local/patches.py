@@ -112,7 +112,7 @@ def _changed(document: Any, steps: list[str], path: str, change: Callable[[Any, 
 
 
 def _needed(operation: Manifest, name: str) -> Any:
-    if name not in operation:
+    if name not in operation or (name == "from" and not isinstance(operation[name], str)):
         raise _Unfit(f"the operation {operation.get('op')} at {operation.get('path')} lacks {name}")
     return operation[name]
 

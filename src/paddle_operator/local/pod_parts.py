@@ -71,8 +71,9 @@ def bind(
 ) -> Answer:
     """Give a pod to a node, once. Raises Refusal."""
     name = record.key.name
-    node = (binding.get("target") or {}).get("name")
-    if not node:
+    target = binding.get("target")
+    node = target.get("name") if isinstance(target, dict) else None
+    if not node or not isinstance(node, str):
         problem = causes.required("target.name")
         details = {"name": name, "kind": "Binding"}
         sentence = f'Binding "{name}" is invalid: target.name: Required value'
@@ -95,7 +96,8 @@ def bind(
         raise Refusal(409, sentence, details={"name": name, "kind": "pods/binding"})
     pod["spec"]["nodeName"] = node
     for part in ("annotations", "labels"):
-        if added := metadata_of(binding).get(part):
+        added = metadata_of(binding).get(part)
+        if isinstance(added, dict) and all(isinstance(value, str) for value in added.values()):
             metadata[part] = (metadata.get(part) or {}) | added
     status = pod.setdefault("status", {})
     others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
@@ -108,7 +110,10 @@ def bind(
 
 def evict(deleter: Deleter, pods: Resource, record: Record, eviction: Manifest, parameters: Parameters) -> Answer:
     """A deletion like any other: there are no disruption budgets here. Raises Refusal."""
-    deleter.end(pods, record, delete_options(parameters, eviction.get("deleteOptions")))
+    options = eviction.get("deleteOptions")
+    if options is not None and not isinstance(options, dict):
+        raise bad_request("deleteOptions of an Eviction are an object")
+    deleter.end(pods, record, delete_options(parameters, options))
     return success(201)
 
 

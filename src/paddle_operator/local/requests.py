@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local import causes
 from paddle_operator.local.kinds import Manifest
@@ -43,6 +45,32 @@ def target_of(path: str) -> Target | None:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
     return Target(group, version, plural, namespace, name, subresource)
+
+
+# Bodies
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+DEEPEST = 500  # decoding is recursive, and the C stack of a process that has raised Python's limit ends at 20,000
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+
+
+def read_json(body: bytes) -> Any:
+    """Raises one of UNREADABLE for what is no JSON, Refusal for what is nested too deep."""
+    if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(body) > DEEPEST:
+        raise bad_request(f"the body of the request is nested more than {DEEPEST} deep: nobody could read it")
+    return msgspec.json.decode(body)
+
+
+def _depth(body: bytes) -> int:
+    depth = deepest = 0
+    for found in _TOKEN.finditer(body):
+        token = found[0]
+        if token in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in b"}]":
+            depth -= 1
+    return deepest
 
 
 # Parameters: what is not read somewhere is refused, rather than obeyed by half.
@@ -141,6 +169,9 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 def delete_options(parameters: Parameters, body: Manifest | None) -> DeleteOptions:
     """From the body, or from the parameters where there is none. A dry run is one whoever asks for it."""
     told: Manifest = body or {}
+    for name, form in (("orphanDependents", bool), ("dryRun", list), ("propagationPolicy", str)):
+        if not isinstance(told.get(name), form | None):
+            raise bad_request(f"{name} of DeleteOptions is {told[name]!r}, which is of another type")
     if not body:
         told = {name: parameters[name] for name in ("propagationPolicy", "orphanDependents") if name in parameters}
         told["gracePeriodSeconds"] = number(parameters, "gracePeriodSeconds")

@@ -42,14 +42,16 @@ def scaled(kind: Kind, manifest: Manifest, wanted: Manifest) -> Manifest:
     assert kind.scale, "asked only of kinds that have a scale"
     if (wanted.get("kind") or "Scale") != "Scale" or (wanted.get("apiVersion") or API_VERSION) != API_VERSION:
         raise bad_request(f"what is sent to scale must be a Scale of {API_VERSION}")
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    spec, told = wanted.get("spec") or {}, wanted.get("metadata") or {}
+    if not isinstance(spec, dict) or not isinstance(told, dict):
+        raise bad_request("a Scale has metadata and a spec with replicas")
+    replicas = spec.get("replicas", 0)
     path = kind.scale.spec_path
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise bad_request(f"spec.replicas is {replicas!r}, but must be a whole number")
     if not 0 <= replicas <= LARGEST:
         problem = causes.invalid(path, replicas, "should be a non-negative integer")
         raise invalid(kind, manifest["metadata"]["name"], [problem])
-    told = wanted.get("metadata") or {}
     metadata = manifest["metadata"] | {"resourceVersion": told.get("resourceVersion") or ""}
     return _with(manifest | {"metadata": metadata}, _steps(path), replicas)
 

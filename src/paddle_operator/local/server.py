@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 LARGEST_BODY = 3 * 1024 * 1024  # as kube-apiserver
+LONGEST_LINE = 64 * 1024  # selectors can be long
 SHUTDOWN_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 3600.0  # longer than any client keeps a connection, so that it is never we who close it first
 HEALTH = ("/healthz", "/livez", "/readyz")
@@ -84,6 +85,8 @@ class ApiServer:
             access_log=None,
             handler_cancellation=True,  # a watcher that leaves is noticed at once
             keepalive_timeout=KEEP_ALIVE_SECONDS,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()

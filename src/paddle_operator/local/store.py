@@ -179,12 +179,11 @@ class Store:
         body = _encode(manifest)
         row = self._row + 1 if old is None else old.row
         written_at = self._clock.now().timestamp()
-        self._execute(
-            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", (row, table.name, version, written_at, body)
-        )
+        record = _record(row, version, written_at, body, table.texts(manifest))  # before anything is kept: it may raise
+        values = (row, table.name, version, written_at, body)
+        self._execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", values)
         self._row = max(self._row, row)
         self.version = version
-        record = _record(row, version, written_at, body, table.texts(manifest))
         if old is not None and old.owners != record.owners:
             self._forget_owners(table, old)
         self._take_in(table, record)
@@ -195,6 +194,7 @@ class Store:
         """Its last state, under the deletion's version. Raises StoreError."""
         version = self.version + 1
         last["metadata"]["resourceVersion"] = str(version)
+        record = _record(old.row, version, old.written_at, _encode(last), table.texts(last))
         self._execute("BEGIN")
         try:
             self._execute("DELETE FROM objects WHERE row = ?", (old.row,))
@@ -205,7 +205,6 @@ class Store:
                 self._database.execute("ROLLBACK")
             raise
         self.version = version
-        record = _record(old.row, version, old.written_at, _encode(last), table.texts(last))
         table.drop(old.key)
         self._forget_owners(table, old)
         self.by_uid.pop(old.uid, None)
@@ -252,7 +251,7 @@ def _record(row: int, version: int, written_at: float, body: bytes, fields: dict
         body=body,
         labels=metadata.labels or {},
         fields=fields | {"metadata.name": metadata.name, "metadata.namespace": metadata.namespace},
-        owners=tuple(owner.uid for owner in metadata.owner_references or ()),
+        owners=tuple(dict.fromkeys(owner.uid for owner in metadata.owner_references or ())),
         written_at=written_at,
     )
 

@@ -69,16 +69,23 @@ def _pod(pod: Manifest, _table: Table) -> None:
 
 def _pod_status(pod: Manifest, old: Manifest) -> None:
     """A node that reports says nothing of the class, which never changes, and gives its address in one form or two."""
-    status = dict(pod.get("status") or {})
+    status = dict(_part(pod, "status"))
     if quality := (old.get("status") or {}).get("qosClass"):
         status["qosClass"] = quality
     address, addresses = status.get("podIP"), status.get("podIPs") or []
-    if address and (not addresses or addresses[0].get("ip") != address):
+    first = addresses[0] if isinstance(addresses, list) and addresses else None
+    if address and first != {"ip": address} and isinstance(addresses, list):
         status["podIPs"] = [{"ip": address}]
-    elif addresses and not address:
-        status["podIP"] = addresses[0].get("ip", "")
+    elif isinstance(first, dict) and not address:
+        status["podIP"] = first.get("ip", "")
     if status:
         pod["status"] = status
+
+
+def _part(manifest: Manifest, name: str) -> Manifest:
+    """A part of an object whose types nobody has checked yet."""
+    found = manifest.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 # Services
@@ -112,7 +119,7 @@ def _free_address(services: Table) -> str:
 
 
 def _service_again(new: Manifest, old: Manifest) -> None:
-    spec, before = new.setdefault("spec", {}), old.get("spec") or {}
+    spec, before = _part(new, "spec"), old.get("spec") or {}
     if spec.get("type") != "ExternalName" and before.get("clusterIP") and not spec.get("clusterIP"):
         spec["clusterIP"] = before["clusterIP"]
         _address_fields(spec)
@@ -144,7 +151,7 @@ def _namespace(namespace: Manifest, _table: Table) -> None:
 
 def _namespace_again(new: Manifest, old: Manifest) -> None:
     metadata = new["metadata"]
-    metadata["labels"] = (metadata.get("labels") or {}) | {"kubernetes.io/metadata.name": metadata["name"]}
+    metadata["labels"] = _part(metadata, "labels") | {"kubernetes.io/metadata.name": metadata["name"]}
     new["spec"] = old.get("spec") or {}
 
 

@@ -58,7 +58,7 @@ class Writer:
         metadata = new_metadata({**metadata, "name": name}, namespace, str(uuid.uuid4()), now)
         new = schema.completed(kind, {**manifest, "metadata": metadata})
         strategy = strategy_of(kind)
-        _check(kind, new, None, strategy.refuses(new))
+        _check(kind, new, None, lambda: strategy.refuses(new))
         strategy.make_ready(new, resource.table)
         if strategy.counts_generations:
             new["metadata"]["generation"] = 1
@@ -123,8 +123,12 @@ class Writer:
         new = _status_only(kind, new, old) if part == "status" else _all_but_status(kind, new, old)
         strategy = strategy_of(kind)
         strategy.bring_along(new, old)
-        more = changed_metadata_problems(new["metadata"], old["metadata"]) + strategy.refuses(new)
-        _check(kind, new, old, more)
+        _check(
+            kind,
+            new,
+            old,
+            lambda: changed_metadata_problems(new["metadata"], old["metadata"]) + strategy.refuses(new),
+        )
         if new == old:
             return Answer(resource.body(record), 200, warnings)
         if strategy.counts_generations and part != "status" and _asks_for_more(new, old):
@@ -169,11 +173,14 @@ def _field_warnings(kind: Kind, manifest: Manifest, options: WriteOptions) -> tu
     return tuple(unknown)
 
 
-def _check(kind: Kind, new: Manifest, old: Manifest | None, more: list[Cause]) -> None:
-    problems = [*schema.problems(kind, new, old), *more]
+def _check(kind: Kind, new: Manifest, old: Manifest | None, more: Callable[[], list[Cause]]) -> None:
+    """Raises Refusal. `more` is asked only where the types are right, so that it need not look at them."""
+    problems = schema.problems(kind, new, old)
+    mistyped = [problem for problem in problems if problem.reason == causes.MISTYPED]
+    if not mistyped:
+        problems += more()
     if not problems:
         return
-    mistyped = [problem for problem in problems if problem.reason == causes.MISTYPED]
     if mistyped and not kind.custom:
         raise Malformed(kind, kind.kind, "; ".join(f"{problem.field}: {problem.message}" for problem in mistyped))
     raise refusals.invalid(kind, new["metadata"].get("name", ""), problems)

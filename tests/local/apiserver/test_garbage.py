@@ -1,5 +1,6 @@
 """What the garbage collector does is judged in tests/conformance; here is what needs a restart or a clock."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,26 @@ async def test_an_object_that_owns_itself_harms_nobody(server: ApiServer, client
     references = owned_by("a", made.uid, block=True)
     await client.merge(CONFIG_MAPS, made.key, {"metadata": {"ownerReferences": references}})
     await client.delete(CONFIG_MAPS, made.key, propagation="Foreground")
-    two = await client.create(CONFIG_MAPS, a_config_map("b"))
-    await client.delete(CONFIG_MAPS, two.key, propagation="Foreground")
     maps = server.api.store.tables["configmaps"]
-    await until(lambda: Key("default", "b") not in maps.records)
+    await until(lambda: Key("default", "a") not in maps.records)
+
+
+async def test_waiting_for_a_dependent_takes_no_work(server: ApiServer, client: Client) -> None:
+    owner = await client.create(CONFIG_MAPS, a_config_map("owner"))
+    references = owned_by("owner", owner.uid, block=True)
+    held = a_config_map("held", ownerReferences=references, finalizers=["a.b/c"])
+    await client.create(CONFIG_MAPS, held)
+    await client.delete(CONFIG_MAPS, owner.key, propagation="Foreground")
+    table = server.api.store.tables["configmaps"]
+    await until(lambda: b"deletionTimestamp" in table.records[Key("default", "held")].body)
+    version = server.api.store.version
+    garbage = server.api.garbage
+    await until(lambda: not garbage._found and not garbage._awake.is_set())
+    await asyncio.sleep(0)
+    assert not garbage._found
+    assert server.api.store.version == version
+    await client.merge(CONFIG_MAPS, Key("default", "held"), {"metadata": {"finalizers": None}})
+    await until(lambda: len(table) == 0)
 
 
 async def test_a_namespace_full_of_objects_goes_with_all_of_them(server: ApiServer, client: Client) -> None:
