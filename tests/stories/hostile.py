@@ -291,7 +291,6 @@ OF_A_TEMPLATE: Values = (
     {"finalizers": 5},
     {"annotations": {"batch.paddlepaddle.org/attempt": "x" * 200_000}},
 )
-OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x", "controller": True}
 NAMES = (
     *("a" * length for length in (51, 52, 63, 253)),
     *("1a", "a.b", "x-worker-0", "x-worker-0-worker-0", "kube-root-ca.crt"),
@@ -303,7 +302,6 @@ OF_A_JOB: tuple[Job, ...] = (
     {"annotations": {"x": "y" * 200_000}},
     {"finalizers": ["example.com/never"]},
     {"finalizers": ["finalizers.paddlepaddle.org"]},
-    {"ownerReferences": [OWNER]},
 )
 
 

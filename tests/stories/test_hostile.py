@@ -160,6 +160,7 @@ async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_run
         await runs_to_its_end(crowd.client, jobs, nodes, healthy)
         await until_all_are_told(jobs, events, crowd.namespace, len(stored) + len(live))
         await lies_are_refused_or_corrected(crowd, jobs, live[0].name)
+        await owns_itself(crowd, live[1].name)
         await comes_to_rest()
     many = len(stored) + len(live)
     made = passes() - before
@@ -235,6 +236,14 @@ async def lies_are_refused_or_corrected(crowd: Crowd, jobs: Followed[Whole], nam
         reply = await crowd.write_status(name, status)
         assert reply.ok or "status" in message_of(reply), message_of(reply)
     await jobs.until_all(lambda: is_told(next(job for job in of(jobs, crowd.namespace) if job.key.name == name)))
+
+
+async def owns_itself(crowd: Crowd, name: str) -> None:
+    """As its own child it would be looked at whenever it changes; it is none, since it is no pod."""
+    job = await crowd.client.get(WHOLE_JOBS, Key(crowd.namespace, name))
+    kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
+    owner = {**kind, "name": name, "uid": job.uid, "controller": True, "blockOwnerDeletion": True}
+    assert (await crowd.ask("PATCH", f"/{name}", {"metadata": {"ownerReferences": [owner]}})).ok
 
 
 async def comes_to_rest() -> None:
