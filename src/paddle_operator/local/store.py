@@ -4,8 +4,6 @@ A write is committed before it is answered: kill -9 loses none. The log is not f
 (synchronous=NORMAL), so that a power cut may cost the last moments, but never consistency.
 """
 
-import fcntl
-import os
 import sqlite3
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
@@ -126,32 +124,45 @@ class Store:
         self._clock = clock or SystemClock()
         self._row = 0
         self._unknown: dict[str, list[tuple[int, int, float, bytes]]] = {}  # kinds that nobody has asked for yet
-        self._lock = _locked(directory)
-        try:
-            self._database = self._opened(directory / FILE_NAME)
-        except StoreError:
-            os.close(self._lock)
-            raise
+        self._database = self._opened(directory / FILE_NAME)
 
     def _opened(self, path: Path) -> sqlite3.Connection:
         try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
-            database = sqlite3.connect(path, isolation_level=None, cached_statements=16)
-            (written_by,) = database.execute("PRAGMA user_version").fetchone()
-            if written_by not in (0, SCHEMA_VERSION):
+        except OSError as problem:
+            raise StoreError(f"cannot use the folder {path.parent}: {problem.strerror}; choose another one") from None
+        database = sqlite3.connect(path, isolation_level=None, timeout=0)
+        try:
+            self._prepare(database, path)
+        except sqlite3.Error as problem:
+            database.close()
+            if getattr(problem, "sqlite_errorname", "") == "SQLITE_BUSY":
                 raise StoreError(
-                    f"{path} was written by another version of this program (layout {written_by}, here "
-                    f"{SCHEMA_VERSION}): use that version, or remove the folder to begin anew"
-                )
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            self._load(database)
-        except (sqlite3.Error, OSError) as problem:
+                    f"another local cluster runs in {path.parent}: stop it first, or choose another folder"
+                ) from None
             raise StoreError(f"cannot keep objects in {path}: {problem}; is the folder writable and whole?") from None
+        except StoreError:
+            database.close()
+            raise
         return database
+
+    def _prepare(self, database: sqlite3.Connection, path: Path) -> None:
+        # Nobody else may write, since we would not know; the lock ends with this process, whatever ends it. Without
+        # company there is no need for shared memory either, which network file systems lack.
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        (written_by,) = database.execute("PRAGMA user_version").fetchone()
+        if written_by not in (0, SCHEMA_VERSION):
+            raise StoreError(
+                f"{path} was written by another version of this program (layout {written_by}, here "
+                f"{SCHEMA_VERSION}): use that version, or remove the folder to begin anew"
+            )
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        database.executescript(_SCHEMA)
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._load(database)
 
     def _load(self, database: sqlite3.Connection) -> None:
         (self.version,) = database.execute("SELECT version FROM newest").fetchone()
@@ -162,7 +173,6 @@ class Store:
 
     def close(self) -> None:
         self._database.close()  # copies the log into the file
-        os.close(self._lock)
 
     def table(self, name: str, texts: Texts) -> Table:
         """The table of a kind, with what the file has of it."""
@@ -254,20 +264,3 @@ def _record(row: int, version: int, written_at: float, body: bytes, fields: dict
         owners=tuple(dict.fromkeys(owner.uid for owner in metadata.owner_references or ())),
         written_at=written_at,
     )
-
-
-def _locked(directory: Path) -> int:
-    """Held as long as we live, whatever ends us: two servers on one file would not know of each other's writes."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError as problem:
-        raise StoreError(f"cannot use the folder {directory}: {problem.strerror}; choose another one") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise StoreError(
-            f"another local cluster runs in {directory}: stop it first, or choose another folder"
-        ) from None
-    return descriptor

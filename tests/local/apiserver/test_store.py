@@ -1,6 +1,8 @@
 """What is written is kept: over a restart, in order, and by one server only."""
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +90,20 @@ def test_a_folder_has_one_server(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(StoreError, match="another local cluster runs in"):
         Store(tmp_path)
+    put(store, store.table("things", nothing), "a")
+    with pytest.raises(StoreError, match="another local cluster runs in"):
+        Store(tmp_path)
     store.close()
     Store(tmp_path).close()
+
+
+def test_a_folder_has_one_server_of_all_processes(tmp_path: Path) -> None:
+    program = "import sys, pathlib; from paddle_operator.local.store import Store; Store(pathlib.Path(sys.argv[1]))"
+    store = Store(tmp_path)
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "another local cluster runs in" in done.stderr
+    store.close()
 
 
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
