@@ -14,7 +14,7 @@ def meet() -> tuple[int, int]:
         # Without this, plain python (not launch) gets no process group on a machine without GPUs. On one with GPUs it
         # would keep the workers from using NCCL.
         os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")
-    fleet.init(is_collective=True)
+    fleet.init(is_collective=True, log_level="WARNING")
     return fleet.worker_index(), fleet.worker_num()
 
 

@@ -26,6 +26,7 @@ from paddle.distributed.fleet.utils.ps_util import DistributedInfer
 from board import Board
 from checkpoint import Checkpoints
 from data import one_row_for_each_value, rows, share_of, slots
+from hush import hushed
 from model import Model, feed, wide_and_deep
 from progress import Progress
 from servers import pull_dense, wait_for_servers
@@ -43,28 +44,36 @@ def main() -> None:
     check_that_this_can_work()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # Paddle leaves files behind where it runs (http.log, *_train_desc.prototxt)
-        take_part()
+        model, evaluation = built()
+        if fleet.is_server():
+            serve()
+        else:
+            Worker(model, evaluation).train()
 
 
-def take_part() -> None:
-    """As what the environment says: a server, or a worker."""
+@hushed()
+def built() -> tuple[Model, paddle.static.Program]:
+    """The model, which every pod needs to know, and the program that evaluates it."""
     paddle.enable_static()
     paddle.seed(1)
-    fleet.init(fleet.PaddleCloudRoleMaker(is_collective=False))
+    fleet.init(fleet.PaddleCloudRoleMaker(is_collective=False), log_level="WARNING")
     model = wide_and_deep()
     evaluation = paddle.static.default_main_program().clone(for_test=True)
     strategy = fleet.DistributedStrategy()
     # No worker waits for another. Of the other ways, in 2.6.2 a_sync=False crashes the workers, and with k_steps (geo)
     # there is no sparse embedding.
     strategy.a_sync = True
+    strategy.a_sync_configs = {"launch_barrier": False}  # it looks for the servers every 3 s only; see wait_for_servers
     # In so many files a checkpoint keeps the embedding. With Paddle's 1000, writing them takes longer than an epoch.
     strategy.sparse_table_configs = {"embedding": {"table_parameters.embedding.shard_num": 8}}
     fleet.distributed_optimizer(paddle.optimizer.Adam(LEARNING_RATE), strategy).minimize(model.loss)
-    if fleet.is_server():
-        fleet.init_server()
-        fleet.run_server()  # for ever: the operator ends the servers once all workers are done
-    else:
-        Worker(model, evaluation).train()
+    return model, evaluation
+
+
+@hushed()
+def serve() -> None:
+    fleet.init_server()
+    fleet.run_server()  # for ever: the operator ends the servers once all workers are done
 
 
 def check_that_this_can_work() -> None:
@@ -89,9 +98,10 @@ class Worker:
         self.held_out = feed(rows(HELD_OUT, "held out"))
         self.executor = paddle.static.Executor(paddle.CPUPlace())
         self.epochs_before = self.join()
-        # After joining: only then it is known which table of the servers has the embedding.
-        self.evaluation = DistributedInfer(evaluation).get_dist_infer_program()
+        with hushed():  # after joining: only then it is known which table of the servers has the embedding
+            self.evaluation = DistributedInfer(evaluation).get_dist_infer_program()
 
+    @hushed()
     def join(self) -> int:
         """Meet the servers and the other workers; how many epochs were trained before."""
         self.executor.run(paddle.static.default_startup_program())
@@ -115,6 +125,7 @@ class Worker:
             self.save(epoch)
         self.end()
 
+    @hushed()
     def train_epoch(self) -> None:
         """From a file: executor.run(feed=...) would send gradients, but never fetch what comes of them."""
         dataset = paddle.distributed.QueueDataset()
@@ -123,6 +134,7 @@ class Worker:
         self.executor.train_from_dataset(paddle.static.default_main_program(), dataset)
         self.progress.trained(len(self.share))
 
+    @hushed()
     def evaluated(self) -> dict[str, float]:
         pull_dense()
         clicks, loss = self.run(self.held_out, [self.model.clicks, self.model.loss])
@@ -134,6 +146,7 @@ class Worker:
         executor = paddle.static.Executor(paddle.CPUPlace())
         return executor.run(self.evaluation, feed=rows, fetch_list=[variable.name for variable in wanted])
 
+    @hushed()
     def save(self, epoch: int) -> None:
         """While all workers wait, so that the checkpoint is of one moment. The servers write, each its part."""
         if not self.checkpoints:
@@ -157,6 +170,7 @@ class Worker:
         self.board.close()
         fleet.stop_worker()
 
+    @hushed()
     def digest(self) -> str:
         """Of all parameters as the servers have them now: the dense ones, and the vector of each feature."""
         scope = paddle.static.global_scope()
