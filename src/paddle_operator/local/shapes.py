@@ -90,7 +90,8 @@ class Shape:
         elif self.types and type(value) not in self.types and not self.is_whole(value):
             found.append(self.mistyped(value, path))
         else:
-            found += [cause for limit in self.limits if (cause := limit(value, path))]
+            if self.limits:
+                found += [cause for limit in self.limits if (cause := limit(value, path))]
             self.problems_within(value, path, found)
 
     def problems_within(self, value: Any, path: str, found: list[Cause]) -> None:
@@ -254,7 +255,8 @@ class Object(Shape):
             field = self.fields.get(name)
             if field is not None and type(each) not in field.suffices and (each is not None or self.custom):
                 field.problems(each, below(path, name), found)
-        found += [causes.required(below(path, name)) for name in self.required if self.lacks(name, value, path)]
+        if self.required:
+            found += [causes.required(below(path, name)) for name in self.required if self.lacks(name, value, path)]
 
     def lacks(self, name: str, value: Any, path: str) -> bool:  # noqa: ARG002  # a struct asks where it stands
         return name not in value

@@ -98,6 +98,25 @@ async def test_create_makes_each_thing_once(embedded: Served) -> None:
     assert (await content(embedded, "secret", "a"))["data"] == {"b": "Yw=="}
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        ["configmap", "made", "--from-literal=a=b"],
+        ["secret", "generic", "made", "--from-literal=a=b"],
+        ["namespace", "made"],
+        ["service", "clusterip", "made", "--tcp=80:8080"],
+    ],
+    ids=" ".join,
+)
+async def test_what_create_makes_of_flags_goes_through_a_file(embedded: Served, what: list[str]) -> None:
+    """Straight, kubectl sends these as protobuf, which is not in the closed list."""
+    straight = await embedded.kubectl_done("create", *what)
+    assert straight.returncode == 1
+    assert "accepted media types include: application/json" in straight.stderr
+    text = await embedded.kubectl("create", *what, "--dry-run=client", "-o", "yaml")
+    assert "created" in await embedded.kubectl("apply", "--filename=-", stdin=text)
+
+
 async def test_run_makes_a_pod(embedded: Served) -> None:
     await embedded.kubectl("run", "one", "--image=example.com/image", "--restart=Never")
     assert (await content(embedded, "pod", "one"))["spec"]["containers"][0]["imagePullPolicy"] == "Always"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testbed.control_plane import ControlPlane
-from tests.local.served.objects import A_RICH_POD, PLAIN_OBJECTS, a_pod, golden_objects, in_namespace
+from tests.local.served.objects import A_RICH_POD, PLAIN_OBJECTS, a_job, a_pod, golden_objects, in_namespace
 from tests.local.served.servers import MERGE, Manifest, Served, leaves
 from tools.kubernetes_schemas import asked, kept
 
@@ -109,6 +109,8 @@ UNKNOWN: list[Manifest] = [
     a_pod(env=[{"nam": "A", "name": "A"}]),
     a_pod() | {"statuss": {}},
     a_pod() | {"metadata": {"name": "pod", "label": {"a": "b"}}},
+    a_job() | {"metadata": {"name": "job", "label": {"a": "b"}}},
+    a_job(cleanPodPolice="Never"),
     a_pod(spec={"volumes": [{"name": "v", "emptyDirr": {}}], "dnsConfig": {"option": []}}),
 ]
 
@@ -149,7 +151,7 @@ def words(status: Any) -> str:
 AMOUNTS: list[str | float] = [
     *("0", "1", ".5", "0.5", "1.5", "100m", "1000m", "1500m", "0.0001", "1n", "1u", "1001u", "999n"),
     *("1k", "1000k", "1024k", "1.5k", "1M", "1G", "1T", "1P", "1E", "12E", "1Ki", "0.5Ki", "1024Ki", "1000Ki", "1.5Gi"),
-    *("1024Mi", "2048Mi", "1536Mi", "1Ti", "1Pi", "1Ei", "1e3", "1e-3", "1.2e3", "12e6", "100e-2"),
+    *("1024Mi", "2048Mi", "1536Mi", "1Ti", "1Pi", "1Ei", "9Ei", "16Ei", "1e3", "1e-3", "1.2e3", "12e6", "100e-2"),
     *(1, 0.25, 1.0, 1e3, 1000000, 123456789, 0.1),
     *("512Ki", "8Ki", "7Ki", "1023", "1025Ki", "0.1Gi", "3.14159Mi", "1e9", "10e2"),
 ]
