@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from paddle_operator.api.paddlejob import Role
+from paddle_operator.controllers.ports import PortBlocks
 from paddle_operator.kube.objects import CONFIG_MAPS, SERVICES
+from paddle_operator.plan.contract import own_variables
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.network import Endpoints, Ports, endpoints_of, ports_of
 from paddle_operator.plan.views import Children, Job
@@ -112,12 +116,26 @@ def test_only_service_mode_makes_services(intranet: str) -> None:
 # Ports
 
 
-def test_without_the_host_network_every_pod_listens_on_the_documents_port() -> None:
-    assert ports_of(a_job(workers=1, host_port=35000)) == Ports(2379, 2379, 2379, 2397)
+def test_without_a_block_of_its_own_every_pod_listens_on_the_documents_port() -> None:
+    assert ports_of(a_job(workers=1)) == Ports(2379, 2379, 2379, 2397)
 
 
-def test_on_the_host_network_no_two_roles_share_a_port() -> None:
-    assert ports_of(a_job(workers=1, intranet="Host", host_port=35000)) == Ports(35000, 35001, 35002, 35018)
+@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
+def test_in_a_block_no_two_roles_share_a_port(intranet: str) -> None:
+    assert ports_of(a_job(workers=1, intranet=intranet, host_port=35000)) == Ports(35000, 35001, 35002, 35018)
+
+
+def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
+    job = a_job(ps=1, workers=1, host_port=35000)
+    told = {
+        role: next(
+            each["value"]
+            for each in own_variables(job, role, 0, accelerated=False, etcd="")
+            if each["name"] == "PADDLE_PORT"
+        )
+        for role in (Role.PS, Role.WORKER)
+    }
+    assert told == {Role.PS: "35000", Role.WORKER: "35001"}
 
 
 def test_a_block_of_ports_is_written_down_before_the_first_pod_names_one() -> None:
@@ -132,10 +150,17 @@ def test_a_job_keeps_the_block_that_it_has() -> None:
     assert plan(job, Children(), T0, Surroundings(free_port=35020)).status.host_port == 35040
 
 
-@pytest.mark.parametrize("intranet", ["PodIP", "Service"])
-def test_only_the_host_network_takes_ports(intranet: str) -> None:
-    job = a_job(workers=1, intranet=intranet)
-    assert plan(job, Children(), T0, Surroundings(free_port=35020)).status.host_port is None
+@pytest.mark.parametrize(("intranet", "block"), [("PodIP", None), ("Service", None), ("Host", 35000)])
+def test_on_a_cluster_only_the_host_network_takes_ports(intranet: str, block: int | None) -> None:
+    assert PortBlocks.of(range(35000, 35100)).block_for(a_job(workers=1, intranet=intranet), []) == block
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
+def test_on_one_machine_every_job_takes_ports_that_nobody_listens_on(intranet: str) -> None:
+    blocks = PortBlocks([35000, 35020, 35040], lambda first: first != 35000, for_every_job=True)
+    first = a_job(workers=1, intranet=intranet)
+    other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, uid="another"))
+    assert [blocks.block_for(job, [first, other]) for job in (first, other)] == [35020, 35040]
 
 
 def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import random
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from paddle_operator.cli.machine import image_folders
 from paddle_operator.cli.paddlejobs import paddle_job_kind
 from paddle_operator.cli.state import Cluster, State
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.ports import PortBlocks, blocks_of
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.events import Recorder
@@ -26,6 +28,7 @@ from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox import machine_sandbox
 from paddle_operator.local.server import LOOPBACK, ApiServer
+from paddle_operator.plan.network import PORTS_PER_JOB
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +87,7 @@ async def cluster(state: State) -> AsyncIterator[Cluster]:
 async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup) -> AsyncIterator[None]:
     async with Client(connection, user_agent=REPORTER) as client:
         recorder = Recorder(client, reporter=REPORTER)
-        jobs = PaddleJobs(client, recorder, Settings())
+        jobs = PaddleJobs(client, recorder, Settings(), ports=local_ports())
         manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
         running = parts.create_task(manager.run(), name="operator")
         try:
@@ -121,6 +124,26 @@ async def either(ready: asyncio.Event, running: "asyncio.Task[None]") -> None:
     waiting = asyncio.ensure_future(ready.wait())
     await asyncio.wait((waiting, running), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
+
+
+def local_ports() -> PortBlocks:
+    """Ports below those that the kernel gives out by itself, in an order of this cluster's own: two clusters of one
+    machine seldom want the same, and what somebody listens on is not taken.
+    """
+    blocks = list(blocks_of(range(20_000, 32_760)))
+    random.SystemRandom().shuffle(blocks)
+    return PortBlocks(blocks, nobody_listens, for_every_job=True)
+
+
+def nobody_listens(first: int) -> bool:
+    """Paddle's masters listen on every address, so that a port must be free on all of them."""
+    for port in range(first, first + PORTS_PER_JOB):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                return False
+    return True
 
 
 def served_kinds() -> list[Kind]:

@@ -75,7 +75,12 @@ class PaddleJobs:
     """The controller of PaddleJobs and the caches that it looks at."""
 
     def __init__(
-        self, client: Client, recorder: Recorder, settings: Settings | None = None, clock: Clock | None = None
+        self,
+        client: Client,
+        recorder: Recorder,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ports: PortBlocks | None = None,
     ) -> None:
         self._settings = settings or Settings()
         self._client = client
@@ -94,7 +99,7 @@ class PaddleJobs:
         self._pods_of = self.pods.store.index(lambda pod: (pod.owner_uid,))
         self._config_maps_of = self.config_maps.store.index(lambda child: (child.owner_uid,))
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
-        self._ports = PortBlocks(self._settings.port_range)
+        self._ports = ports or PortBlocks.of(self._settings.port_range)
         self._memory: dict[str, Memory] = {}
         self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue("paddlejob", self._clock)

@@ -4,30 +4,50 @@ No list of ours can know what else listens on a node: the ports are declared on 
 apart what would clash. The blocks keep two jobs of ours apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from paddle_operator.api.paddlejob import Intranet
+from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec
 from paddle_operator.plan.network import PORTS_PER_JOB
 from paddle_operator.plan.views import Job
 
 
 class PortBlocks:
-    def __init__(self, ports: range) -> None:
-        self._blocks = range(ports.start, ports.stop - PORTS_PER_JOB + 1, PORTS_PER_JOB)
+    """With `for_every_job` also jobs that do not use the nodes' network get a block: where all pods are on one machine,
+    Paddle's masters, which listen on every address, would otherwise clash on the one port that all jobs use.
+    """
+
+    def __init__(
+        self, blocks: Sequence[int], is_free: Callable[[int], bool] | None = None, *, for_every_job: bool = False
+    ) -> None:
+        self._blocks = blocks  # the first port of each, in the order of preference
+        self._is_free = is_free or (lambda _: True)
+        self._for_every_job = for_every_job
         self._promised: dict[str, int] = {}  # by uid; not yet seen on the job
+
+    @classmethod
+    def of(cls, ports: range) -> "PortBlocks":
+        return cls(blocks_of(ports))
 
     def block_for(self, job: Job, jobs: Iterable[Job]) -> int | None:
         """The first port of a block that no other live job has; the same one until the job shows it."""
-        if job.spec is None or job.spec.intranet is not Intranet.HOST or job.status.host_port is not None:
+        if job.spec is None or not self._needs_block(job.spec) or job.status.host_port is not None:
             self._promised.pop(job.uid, None)
             return None
         if job.uid not in self._promised:
             taken = {each.status.host_port for each in jobs if not each.finished} | set(self._promised.values())
-            free = next((first for first in self._blocks if first not in taken), None)
+            free = next((first for first in self._blocks if first not in taken and self._is_free(first)), None)
             if free is None:
                 return None
             self._promised[job.uid] = free
         return self._promised[job.uid]
 
+    def _needs_block(self, spec: PaddleJobSpec) -> bool:
+        return self._for_every_job or spec.intranet is Intranet.HOST
+
     def forget(self, uid: str) -> None:
         self._promised.pop(uid, None)
+
+
+def blocks_of(ports: range) -> range:
+    """The first port of each block that fits."""
+    return range(ports.start, ports.stop - PORTS_PER_JOB + 1, PORTS_PER_JOB)

@@ -143,7 +143,7 @@ def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: 
         values |= {"PADDLE_RANK": str(index), "PADDLE_CURRENT_ENDPOINT": f"$(POD_IP):{port}"}
     if spec.mode is not Mode.PS and not accelerated:
         values["PADDLE_DISTRI_BACKEND"] = "gloo"  # on a GPU it would keep the ranks from using NCCL
-    if spec.intranet is Intranet.HOST:
+    if job.status.host_port is not None:  # then each role has its own, and the barrier's is the workers'
         values["PADDLE_PORT"] = str(port)
     literal: list[dict[str, object]] = [{"name": name, "value": value} for name, value in values.items()]
     return [{"name": "POD_IP", **pod_ip}, *literal]

@@ -71,7 +71,7 @@ def plan(job: Job, children: Children, now: datetime, around: Surroundings | Non
     spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
         return Plan(job.status, waves(without_finalizer(job), clean_up(job, spec, children, job.status.phase)))
-    if spec.intranet is Intranet.HOST and job.status.host_port is None and around.free_port is not None:
+    if job.status.host_port is None and around.free_port is not None:
         return take_ports(job, around.free_port)
     world = World(job, spec, children)
     if world.succeeded:  # whatever has become of the servers meanwhile

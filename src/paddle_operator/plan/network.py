@@ -37,7 +37,7 @@ class Ports:
 
 def ports_of(job: Job) -> Ports:
     first = job.status.host_port
-    if job.spec and job.spec.intranet is Intranet.HOST and first is not None:
+    if first is not None:
         return Ports(first, first + 1, first + 2, first + GLOO_OFFSET)
     return Ports(PORT, PORT, PORT, PORT + GLOO_OFFSET)
 

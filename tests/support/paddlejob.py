@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.cli.progress import OWN_PROGRESS, OWN_RESULT
+from paddle_operator.cli.progress import OWN_RESULT
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy/examples"
@@ -86,9 +86,31 @@ class Paddlejob:
         return found
 
 
-def progress_of(output: str, pod: str) -> list[dict[str, Any]]:
-    lines = re.findall(rf"^{pod} \| .*?{OWN_PROGRESS}(.*)$", output, re.MULTILINE)
-    return [json.loads(text) for text in lines]
+@asynccontextmanager
+async def leaving_nothing(state: Path) -> AsyncIterator[Paddlejob]:
+    """The command for the length of a test; a process that outlives its cluster fails the test."""
+    command = Paddlejob(state)
+    yield command
+    await command("down")
+    async with asyncio.timeout(20):
+        while processes_of(state):
+            await asyncio.sleep(0.05)
+
+
+def pods_process(job_uid: str, role: str, index: int) -> int:
+    """The first process of a pod, by the variables that it was given. Raises LookupError."""
+    wanted = {f"PADDLE_JOB_ID={job_uid}", f"TRAINING_ROLE={role}", f"PADDLE_TRAINER_ID={index}"}
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = set((folder / "environ").read_text(errors="replace").split("\0"))
+        except OSError:
+            continue
+        if wanted <= variables:
+            found.append(int(folder.name))
+    if not found:
+        raise LookupError(f"no process has {wanted}")
+    return min(found)
 
 
 def processes_of(state: Path) -> list[int]:
