@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,16 +120,19 @@ class PodHome:
         return (Mount(self.write_hosts(), HOSTS), *mounts)
 
     def gpus_of(self, container: ContainerSpec) -> dict[str, str]:
-        """Variables that show a container the GPUs that it asked for, and no others; none where it asked for none."""
-        count, start = _gpu_count(container), 0
-        if not count:
-            return {}
-        for other in self.pod.spec.containers:
-            if other.name == container.name:
-                break
-            start += _gpu_count(other)
-        shown = ",".join(str(gpu) for gpu in self._gpus[start : start + count])
-        return {"CUDA_VISIBLE_DEVICES": shown, "NVIDIA_VISIBLE_DEVICES": shown}
+        return gpu_variables(self.pod, container.name, self._gpus)
+
+
+def gpu_variables(pod: LocalPod, container: str, gpus: Sequence[int]) -> dict[str, str]:
+    """What shows a container the GPUs that it asked for, and no others; nothing where it asked for none."""
+    start = 0
+    for each in pod.spec.containers:
+        count = _gpu_count(each)
+        if each.name == container and count:
+            shown = ",".join(str(gpu) for gpu in gpus[start : start + count])
+            return {"CUDA_VISIBLE_DEVICES": shown, "NVIDIA_VISIBLE_DEVICES": shown}
+        start += count
+    return {}
 
 
 def gpus_asked(pod: LocalPod) -> int:

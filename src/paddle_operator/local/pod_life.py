@@ -80,7 +80,8 @@ class PodLife:
         grace = self.home.pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
         kill_at = self._clock.monotonic() + grace
         if self._stop is None:
-            self._stop, self._ending = Stop(kill_at), ending
+            self._stop = Stop(kill_at)
+            self._ending = None if self._all_ended else ending  # what has ended by itself was not ended by anybody
             self.home.ending = True
             self._stop_asked.set()
         self._stop.hasten(kill_at)

@@ -203,11 +203,12 @@ async def test_a_pod_that_is_deleted_by_force_leaves_no_process(bed: Bed) -> Non
             volumes=[{"name": "shared", "emptyDir": {}}],
         )
     )
-    await bed.printed(await bed.running("forced"), "begun")
+    running = await bed.running("forced")
+    await bed.printed(running, "begun")
     await bed.delete("forced", grace_seconds=0)
     await bed.gone("forced")
     async with asyncio.timeout(10):
-        while bed.node.running:
+        while bed.node.running or (bed.folder / "pods" / running.uid).exists():
             await asyncio.sleep(0.01)
 
 

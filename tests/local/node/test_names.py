@@ -81,6 +81,10 @@ def test_a_service_with_a_cluster_address_is_its_first_pod() -> None:
     assert [name.address for name in names_of([a_service(clusterIP="10.96.0.7")], pods)] == ["127.16.1.9"]
 
 
+def test_a_service_names_only_pods_that_have_all_its_labels() -> None:
+    assert names_of([a_service(selector={"app": "mnist", "rank": "0"})], [a_pod("a", "127.16.1.9")]) == ()
+
+
 def test_a_service_without_a_selector_and_one_of_another_namespace_name_nothing() -> None:
     assert names_of([a_service(selector=None)], [a_pod("a", "127.16.1.9")]) == ()
     assert names_of([a_service()], [a_pod("a", "127.16.1.9", namespace="web")]) == ()

@@ -9,6 +9,7 @@ import pytest
 from paddle_operator.local.machine import Gpus, Machine
 from paddle_operator.local.placement import AddNode, Bind, Place, Unfit, placement, request_of
 from paddle_operator.local.pod import LocalPod
+from paddle_operator.local.pod_home import gpu_variables
 from paddle_operator.local.quantities import amount, in_units
 
 MACHINE = Machine(cpu=4, memory_bytes=8 * 1024**3, pods=5).amounts
@@ -134,6 +135,13 @@ def test_a_cordoned_node_takes_nothing() -> None:
 def test_what_no_node_can_mend_is_told_alone() -> None:
     answer = placed(a_pod(), problem='persistentvolumeclaim "data" not found')
     assert answer == Unfit('0/1 nodes are available: persistentvolumeclaim "data" not found.')
+
+
+def test_each_container_of_a_pod_sees_its_own_gpus() -> None:
+    pod = a_pod(containers=2, resources={"limits": {"nvidia.com/gpu": 1}})
+    assert gpu_variables(pod, "c0", (4, 7)) == {"CUDA_VISIBLE_DEVICES": "4", "NVIDIA_VISIBLE_DEVICES": "4"}
+    assert gpu_variables(pod, "c1", (4, 7))["CUDA_VISIBLE_DEVICES"] == "7"
+    assert gpu_variables(a_pod(), "c0", ()) == {}
 
 
 def test_two_pods_never_have_the_same_gpu() -> None:

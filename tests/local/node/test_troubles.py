@@ -4,14 +4,14 @@ import asyncio
 import errno
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import PlainConnection
-from paddle_operator.kube.objects import Key
+from paddle_operator.kube.connection import Connection, PlainConnection
+from paddle_operator.kube.objects import Key, Manifest, Resource, T
 from paddle_operator.local.builtin import KINDS
 from paddle_operator.local.container import Command, Image, ImageError, Progress, StartError
 from paddle_operator.local.logs import LogFiles
@@ -55,15 +55,77 @@ async def test_what_happens_while_the_server_is_out_of_reach_is_told_afterwards(
         assert ended.state()["exitCode"] == 9
 
 
-async def test_a_status_that_somebody_else_changed_meanwhile_is_written_over_the_newer_one(bed: Bed) -> None:
-    condition = {"type": "example.com/Seen", "status": "True"}
-    await bed.create(pod("watched", "sleep 0.5; exit 0"))
-    running = await bed.running("watched")
-    conditions = [*running.status["conditions"], condition]
-    await bed.client.merge_status(PODS, running.key, {"conditions": conditions})
-    ended = await bed.finished("watched")
-    assert ended.condition("example.com/Seen")["status"] == "True"
-    assert ended.condition("Ready")["status"] == "False"
+class NotingClient(Client):
+    """Notes each status that it is told to write, and lets `meanwhile` happen right before that."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.statuses: list[str] = []
+        self.meanwhile: Callable[[str], Awaitable[object]] | None = None
+
+    async def merge(self, kind: Resource[T], key: Key, change: Manifest, *, subresource: str = "") -> T:
+        if kind.plural == "pods":
+            phase = change["status"].get("phase", "")
+            self.statuses.append(phase)
+            if self.meanwhile:
+                await self.meanwhile(phase)
+        return await super().merge(kind, key, change, subresource=subresource)
+
+
+async def test_what_somebody_else_wrote_a_moment_before_is_not_lost(embedded: Client, tmp_path: Path) -> None:
+    async def note(phase: str) -> None:
+        if phase == "Succeeded":
+            noting.meanwhile = None
+            running = await embedded.get(PODS, Key("default", "seen"))
+            conditions = [*running.status["conditions"], {"type": "example.com/Seen", "status": "True"}]
+            await embedded.merge_status(PODS, running.key, {"conditions": conditions})
+
+    async with NotingClient(embedded.connection) as noting:
+        noting.meanwhile = note
+        async with opened_bed(noting, tmp_path / "state", "default") as bed:
+            ended = await bed.run("seen")
+            assert ended.condition("example.com/Seen")["status"] == "True"
+            assert ended.condition("Ready")["status"] == "False"
+    assert noting.statuses[-2:] == ["Succeeded", "Succeeded"]
+
+
+async def test_a_change_that_changes_nothing_for_the_status_is_not_written(embedded: Client, tmp_path: Path) -> None:
+    async with NotingClient(embedded.connection) as noting, opened_bed(noting, tmp_path / "state", "default") as bed:
+        barrier = {"envFrom": [{"configMapRef": {"name": "late"}}]}
+        await bed.create(pod("held", container=barrier))
+        await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
+        written = len(noting.statuses)
+        for number in range(3):
+            await embedded.merge(PODS, Key("default", "held"), {"metadata": {"annotations": {"n": str(number)}}})
+        await bed.create(config_map("late", x="y"), CONFIG_MAPS)
+        await bed.finished("held")
+        assert [phase for phase in noting.statuses[written:] if phase == "Pending"] == []
+
+
+async def test_a_pod_that_fits_nowhere_is_told_so_once_whatever_else_comes_and_goes(
+    embedded: Client, tmp_path: Path
+) -> None:
+    async with NotingClient(embedded.connection) as noting, opened_bed(noting, tmp_path / "state", "default") as bed:
+        await bed.create(pod("homeless", container={"resources": {"limits": {"nvidia.com/gpu": 1}}}))
+        await bed.until("homeless", lambda pod: bool(pod.condition("PodScheduled")))
+        for number in range(3):
+            await bed.run(f"other-{number}")
+        assert noting.statuses.count("") == 1  # a scheduler's write has no phase
+
+
+async def test_a_node_that_stops_does_not_blame_itself_for_a_pod_that_has_ended(
+    embedded: Client, tmp_path: Path
+) -> None:
+    async def stop(phase: str) -> None:
+        if phase == "Succeeded":
+            bed.node.stop()
+
+    async with NotingClient(embedded.connection) as noting:
+        noting.meanwhile = stop
+        async with opened_bed(noting, tmp_path / "state", "default") as bed:
+            await bed.create(pod("good"))
+            await bed.served
+    assert (await embedded.get(PODS, Key("default", "good"))).phase == "Succeeded"
 
 
 async def test_a_second_request_to_stop_kills_what_does_not_end(embedded: Client, tmp_path: Path) -> None:
