@@ -130,6 +130,18 @@ async def test_a_finalizer_holds_an_object_until_it_is_removed(server: Server, p
     assert (await server.ask("GET", f"{path}/a")).code == 404
 
 
+async def test_a_deletion_cannot_be_taken_back(server: Server) -> None:
+    await server.create("core/configmaps", a_config_map("a", finalizers=["a.b/c"]))
+    marked = (await server.done("DELETE", "core/configmaps/a"))["metadata"]
+    again = await server.done("PUT", "core/configmaps/a", a_config_map("a", finalizers=["a.b/c"], labels={"x": "y"}))
+    patched = await server.patch("core/configmaps/a", {"metadata": {"deletionTimestamp": None}})
+    for metadata in (again["metadata"], patched["metadata"]):
+        assert metadata["deletionTimestamp"] == marked["deletionTimestamp"]
+        assert metadata["deletionGracePeriodSeconds"] == 0
+    await server.done("PUT", "core/configmaps/a", a_config_map("a"))
+    assert (await server.ask("GET", "core/configmaps/a")).code == 404
+
+
 async def test_a_pods_finalizer_and_its_grace_must_both_be_over(server: Server) -> None:
     await server.create("core/pods", a_pod("a", node="n1", finalizers=["a.b/c"]))
     await server.done("DELETE", "core/pods/a")

@@ -49,6 +49,20 @@ def test_objects_come_back_after_a_restart_with_all_that_they_can_be_found_by(tm
     store.close()
 
 
+def test_dependents_are_found_by_the_owners_that_they_have_now(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    table = store.table("things", nothing)
+    put(store, table, "a", owner="one")
+    put(store, table, "b", owner="one")
+    put(store, table, "a", owner="two")
+    assert store.dependents == {"one": {("things", Key("n", "b"))}, "two": {("things", Key("n", "a"))}}
+    last = table.records[Key("n", "b")]
+    store.remove(table, last, decode(last.body))
+    put(store, table, "a")
+    assert store.dependents == {}
+    store.close()
+
+
 def test_versions_go_on_after_a_restart_even_where_the_last_deed_was_a_deletion(tmp_path: Path) -> None:
     seen = []
     for _ in range(3):

@@ -74,6 +74,14 @@ async def test_a_watcher_that_does_not_read_is_cut_and_costs_no_memory(server: A
         assert (reply.status, (await reply.json())["reason"]) == (410, "Expired")
 
 
+async def test_a_watch_from_a_version_to_come_tells_nothing_before_it(server: ApiServer, client: Client) -> None:
+    since = server.api.store.version + 2
+    async with asked(server, f"{MAPS}?watch=true&resourceVersion={since}") as reply:
+        for name in "abc":
+            await client.create(CONFIG_MAPS, a_config_map(name))
+        assert (await next_line(reply))["object"]["metadata"]["name"] == "c"
+
+
 async def test_a_version_that_is_forgotten_gets_410_in_watches_lists_and_pages(
     server: ApiServer, client: Client
 ) -> None:
