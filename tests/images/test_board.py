@@ -1,5 +1,7 @@
 """Workers wait for each other and read each other's notes, with or without gloo."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -65,6 +67,25 @@ def test_a_worker_that_was_started_again_finds_what_was_there(
     for each in [threads.submit(board.notes, "start") for board in boards]:
         each.result(TIMEOUT)
     assert Board(2, endpoints).notes("start") == [""] * WORKERS
+
+
+FAILS = """
+import threading
+from board import Board
+endpoints = {endpoints}
+board = Board(0, endpoints)
+threading.Thread(target=Board(1, endpoints).notes, args=("epoch 1",), daemon=True).start()
+while not board._server._notes["epoch 1"]:
+    pass
+raise OSError("no room")
+"""
+
+
+def test_a_worker_0_that_fails_ends_though_others_wait_for_it(endpoints: list[str]) -> None:
+    program = [sys.executable, "-c", FAILS.format(endpoints=endpoints)]
+    ended = subprocess.run(program, cwd=WIDE_AND_DEEP, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("OSError: no room\n")
 
 
 def test_worker_0_leaves_only_when_the_others_have_their_answers(

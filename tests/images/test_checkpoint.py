@@ -1,6 +1,9 @@
 """An epoch is in the folder whole or not at all."""
 
+import gzip
 from pathlib import Path
+
+import pytest
 
 from tests.images.programs import WIDE_AND_DEEP, loaded
 
@@ -42,3 +45,13 @@ def test_of_two_the_later_counts_where_a_pod_died_before_it_removed_the_other(tm
     for epoch in (9, 10):
         (tmp_path / f"epoch-{epoch}").mkdir()
     assert checkpoint.Checkpoints(tmp_path).latest() == (10, tmp_path / "epoch-10")
+
+
+def test_what_a_server_could_not_write_to_its_end_is_not_kept(tmp_path: Path) -> None:
+    kept(tmp_path, 1, "one")
+    part = checkpoint.Checkpoints(tmp_path).part(2)
+    (part / "000").mkdir()
+    (part / "000/part-000.gz").write_bytes(gzip.compress(b"parameters")[:-4])
+    with pytest.raises(OSError, match=r"part-000\.gz was not written to its end: is there room in"):
+        checkpoint.Checkpoints(tmp_path).keep(part)
+    assert checkpoint.Checkpoints(tmp_path).latest() == (1, tmp_path / "epoch-1")

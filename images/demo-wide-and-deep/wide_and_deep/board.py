@@ -46,6 +46,7 @@ class Board:
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     request_queue_size = 128
+    daemon_threads = True  # a worker 0 that fails ends, whoever waits for it
 
     def __init__(self, address: tuple[str, int], workers: int) -> None:
         # At its own address only: on a laptop the parameter servers listen at the same port of other addresses.

@@ -1,6 +1,8 @@
 """Which epochs are kept in a folder that all pods share. An epoch is there whole or not at all, whenever a pod dies."""
 
+import gzip
 import shutil
+import zlib
 from pathlib import Path
 
 
@@ -21,7 +23,12 @@ class Checkpoints:
         return part
 
     def keep(self, part: Path) -> None:
-        """From now on this is the latest; older ones go."""
+        """From now on this is the latest; older ones go. Raises OSError if not all of it could be written."""
+        for path in part.rglob("*.gz"):
+            try:
+                gzip.decompress(path.read_bytes())
+            except (EOFError, zlib.error) as cut_short:  # a server that cannot write says so only in its log
+                raise OSError(f"{path} was not written to its end: is there room in {self.folder}?") from cut_short
         older = list(self.folder.glob("epoch-*[0-9]"))
         part.rename(part.with_suffix(""))
         for path in older:

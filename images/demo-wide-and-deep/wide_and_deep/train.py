@@ -16,6 +16,7 @@ import hashlib
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def main() -> None:
         if fleet.is_server():
             serve()
         else:
-            Worker(model, evaluation).train()
+            work(model, evaluation)
 
 
 @hushed()
@@ -74,6 +75,15 @@ def built() -> tuple[Model, paddle.static.Program]:
 def serve() -> None:
     fleet.init_server()
     fleet.run_server()  # for ever: the operator ends the servers once all workers are done
+
+
+def work(model: Model, evaluation: paddle.static.Program) -> None:
+    try:
+        Worker(model, evaluation).train()
+    except Exception:  # noqa: BLE001
+        # Python crashes where it ends while Paddle's threads talk to the servers, and 139 would hide what happened.
+        traceback.print_exc()
+        os._exit(1)
 
 
 def check_that_this_can_work() -> None:
@@ -107,12 +117,21 @@ class Worker:
         self.executor.run(paddle.static.default_startup_program())
         wait_for_servers()
         fleet.init_worker()  # worker 0 gives the servers their first parameters
-        latest = self.checkpoints.latest() if self.checkpoints else None
-        epochs, folder = latest or (0, None)
-        if folder:
-            fleet.load_model(str(folder), mode=0)  # each server reads its part
+        epochs = self.load() if self.checkpoints else 0
         # In init_worker all wait for worker 0, but only if gloo is on: without it some have fetched nothing but zeros.
         self.board.notes("the servers have their parameters")
+        return epochs
+
+    def load(self) -> int:
+        """From the checkpoint, if there is one; how many epochs are in it."""
+        epochs, folder = self.checkpoints.latest() or (0, None)
+        found = self.board.notes("epochs in the checkpoint", str(epochs))
+        if len(set(found)) > 1:
+            raise ValueError(
+                f"CHECKPOINT_DIR ({CHECKPOINT_DIR}) must be one folder for all pods, but workers find epochs {found}"
+            )
+        if folder:
+            fleet.load_model(str(folder), mode=0)  # each server reads its part
         return epochs
 
     def train(self) -> None:
@@ -167,6 +186,8 @@ class Worker:
                 break
             time.sleep(0.1)
         self.progress.end(**self.evaluated(), parameters=digest, agreed=agreed)
+        if not agreed:
+            raise RuntimeError("the workers still see different parameters: do they have the same servers?")
         self.board.close()
         fleet.stop_worker()
 
