@@ -162,7 +162,7 @@ class ContainerLife:
 
     async def _start(self, run: Run) -> None:
         """Raises OSError where the machine has no room for another process or file."""
-        self._run, self.view.image_id = run, run.image.name
+        self._run = run
         self._log = self._home.around.logs.open(self._home.pod.uid, self.spec.name, self.view.restarts)
         self._output = Output(self._log.write)
         try:
@@ -191,6 +191,7 @@ class ContainerLife:
 
     def _take_over(self, process: Process) -> None:
         view = self.view
+        view.image_id = self._run.image.name if self._run else ""
         self._process = process
         self._began_at = self._clock.monotonic()
         self._exit = asyncio.ensure_future(process.wait())
