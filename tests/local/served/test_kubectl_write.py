@@ -192,7 +192,7 @@ async def test_label_and_annotate(embedded: Served) -> None:
 async def test_edit_is_a_patch_of_what_an_editor_leaves(embedded: Served) -> None:
     await embedded.stored(CONFIG)
     command = [str(embedded.kubectl_program), f"--kubeconfig={embedded.kubeconfig}", "edit", "configmap", "config"]
-    environment = {"HOME": str(embedded.home), "PATH": "/usr/bin:/bin", "KUBE_EDITOR": "sed -i s/b$/edited/"}
+    environment = {"HOME": str(embedded.home), "PATH": "/usr/bin:/bin", "KUBE_EDITOR": "sed -i /^..a:/s/b$/edited/"}
     done = await asyncio.to_thread(
         subprocess.run, command, capture_output=True, text=True, check=False, env=environment
     )
