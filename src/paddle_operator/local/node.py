@@ -33,7 +33,7 @@ from paddle_operator.local.pod_report import StatusWriter
 from paddle_operator.local.pod_status import lost_status
 from paddle_operator.local.scheduler import Scheduler
 from paddle_operator.local.states import LOST, SHUTDOWN
-from paddle_operator.local.volumes import remove_folder
+from paddle_operator.local.volumes import memory_folder, remove_folder
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Node:
         bound = [self._machine_nodes.index_of(pod.spec.node_name) for pod in self._pods.store]
         await self._persistently(lambda: self._machine_nodes.add_until(max([1, *bound])))
         await self._report_lost()
-        self._sweep()
+        await asyncio.to_thread(self._sweep)
         self._pods.store.listen(self._heard)
         self._services.store.listen(lambda *_: self._names_changed())
         self._nodes.store.listen(lambda *_: self._scheduler.look())
@@ -281,6 +281,12 @@ class Node:
                 log.warning("a pod was lost with an earlier local cluster", extra={"key": str(pod.key)})
                 self._recorder.warning(Reference("v1", "Pod", pod.key, pod.uid), LOST.reason, LOST.message)
                 await self._writer.write(pod.key, pod.uid, lambda now: lost_status(now, self._clock.now()))
+                await asyncio.to_thread(self._remove_all_but_logs, pod.uid)
+
+    def _remove_all_but_logs(self, uid: str) -> None:
+        folder = self._folder / "pods" / uid
+        for each in (folder / "_volumes", memory_folder(uid), *folder.glob("*/scratch-*")):
+            remove_folder(each)
 
     def _sweep(self) -> None:
         """What is left of pods that are no more."""
@@ -288,6 +294,7 @@ class Node:
         folder = self._folder / "pods"
         for each in folder.iterdir() if folder.is_dir() else ():
             if each.name not in known:
+                remove_folder(memory_folder(each.name))
                 remove_folder(each)
 
     async def _refresh(self) -> None:

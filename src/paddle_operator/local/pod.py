@@ -200,6 +200,8 @@ class ContainerState(View, frozen=True):
 class ContainerStatus(View, frozen=True):
     name: str = ""
     image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
+    container_id: str = msgspec.field(default="", name="containerID")
     restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()

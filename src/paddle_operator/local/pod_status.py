@@ -178,4 +178,13 @@ def _lost(told: ContainerStatus, now: datetime, *, initial: bool = False) -> Con
     else:
         started_at = running.started_at if running else None
         state = Terminated(KILLED, LOST.reason, LOST.message, started_at, now)
-    return ContainerView(told.name, told.image, state, initial, restarts=told.restart_count, finished=True)
+    return ContainerView(
+        told.name,
+        told.image,
+        state,
+        initial,
+        restarts=told.restart_count,
+        image_id=told.image_id,
+        container_id=told.container_id,
+        finished=True,
+    )

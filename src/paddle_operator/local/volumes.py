@@ -48,10 +48,6 @@ class Volumes:
         self._written: dict[str, Files] = {}
         self._places: dict[str, Path] = {}
 
-    @property
-    def _in_memory(self) -> Path:
-        return SHARED_MEMORY / f"paddle-operator-{self._pod.uid}"
-
     def set_up(self, facts: Facts) -> None:
         """Make what is not there yet. Raises MountError with the volume in its sentence."""
         for volume in self._pod.spec.volumes:
@@ -82,7 +78,7 @@ class Volumes:
 
     def remove(self) -> None:
         """The pod is over: what is nobody else's goes."""
-        for folder in (self._folder, self._in_memory):
+        for folder in (self._folder, memory_folder(self._pod.uid)):
             remove_folder(folder)
 
     def _place(self, volume: Volume, facts: Facts) -> Path:
@@ -99,7 +95,7 @@ class Volumes:
 
     def _empty(self, name: str, wanted: EmptyDir) -> Path:
         in_memory = wanted.medium == "Memory" and SHARED_MEMORY.is_dir()
-        folder = (self._in_memory if in_memory else self._folder) / name
+        folder = (memory_folder(self._pod.uid) if in_memory else self._folder) / name
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o777)
         return folder
@@ -154,6 +150,11 @@ def _on_host(wanted: HostPath) -> Path:
     if not is_so(mode):
         raise MountError(f"hostPath type check failed: {path} is not {title}")
     return path
+
+
+def memory_folder(uid: str) -> Path:
+    """Where a pod's volumes in memory are."""
+    return SHARED_MEMORY / f"paddle-operator-{uid}"
 
 
 def remove_folder(folder: Path) -> None:

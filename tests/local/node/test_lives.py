@@ -291,14 +291,20 @@ async def test_pods_that_ran_when_an_earlier_node_died_are_reported_lost(embedde
     await embedded.delete(PODS, Key("default", "mine"), grace_seconds=0)
     manifest = pod("mine", WAITS, nodeName="local-1")
     manifest["metadata"]["namespace"] = "default"
-    await embedded.create(PODS, manifest)
+    again = await embedded.create(PODS, manifest)
     await embedded.merge(PODS, Key("default", "mine"), copy, subresource="status")
+    secret, memory = tmp_path / "state/pods" / again.uid / "_volumes", Path(f"/dev/shm/paddle-operator-{again.uid}")
+    for leftover in (secret, memory):
+        leftover.mkdir(parents=True)
     async with opened_bed(embedded, tmp_path / "state", "default") as bed:
         ended = await bed.finished("mine")
         assert (ended.phase, ended.status["reason"]) == ("Failed", "Lost")
         assert (ended.state()["exitCode"], ended.state()["reason"]) == (137, "Lost")
         assert "the local cluster ended" in ended.state()["message"]
         assert ended.state()["startedAt"]
+        assert ended.container()["containerID"] == lost.container()["containerID"]
+        assert not memory.exists()
+        assert not secret.exists()
 
 
 async def test_a_defect_in_one_pods_life_fails_that_pod_and_no_other(bed: Bed) -> None:
