@@ -34,30 +34,28 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         *whole, self._rest = (self._rest + data).split(b"\n")
-        records = [record for line in whole for record in self._records(line)]
+        instant = self._instant()  # of all of it: it came in one read
+        last = instant + b" F "
+        records = [
+            last + line + b"\n" if len(line) <= LONGEST_LINE else b"".join(_parts(instant, line)) for line in whole
+        ]
         while len(self._rest) > LONGEST_LINE:
             part, self._rest = self._rest[:LONGEST_LINE], self._rest[LONGEST_LINE:]
-            records.append(self._record(b"P", part))
+            records.append(b"%b P %b\n" % (instant, part))
         self._append(b"".join(records))
 
     def close(self) -> None:
         if self.closed:
             return
         if self._rest:
-            self._append(self._record(b"F", self._rest))
+            self._append(b"%b F %b\n" % (self._instant(), self._rest))
             self._rest = b""
         self.closed = True
         self._file.close()
         self._tell()
 
-    def _records(self, line: bytes) -> list[bytes]:
-        starts = range(0, max(len(line), 1), LONGEST_LINE)
-        parts = [line[start : start + LONGEST_LINE] for start in starts]
-        return [*(self._record(b"P", part) for part in parts[:-1]), self._record(b"F", parts[-1])]
-
-    def _record(self, tag: bytes, text: bytes) -> bytes:
-        instant = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
-        return b"%b %b %b\n" % (instant, tag, text)
+    def _instant(self) -> bytes:
+        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
     def _append(self, records: bytes) -> None:
         if not records or self.closed:
@@ -88,6 +86,12 @@ class LogWriter:
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
+
+
+def _parts(instant: bytes, line: bytes) -> list[bytes]:
+    """A line that is too long for one record."""
+    parts = [line[start : start + LONGEST_LINE] for start in range(0, len(line), LONGEST_LINE)]
+    return [*(b"%b P %b\n" % (instant, part) for part in parts[:-1]), b"%b F %b\n" % (instant, parts[-1])]
 
 
 def rotated_path(path: Path, number: int) -> Path:

@@ -64,6 +64,12 @@ async def test_a_line_that_never_ends_is_kept_in_parts_and_read_as_one(logs: Log
     assert await read(logs) == b"x" * 100_000 + b"\n"
 
 
+async def test_a_long_line_that_comes_at_once_is_read_as_one(logs: LogFiles) -> None:
+    text = b"one\n" + b"y" * (3 * log_writer.LONGEST_LINE + 5) + b"\n" + b"z" * log_writer.LONGEST_LINE + b"\n"
+    logs.close(writer(logs, text))
+    assert await read(logs) == text
+
+
 async def test_each_line_has_its_instant(logs: LogFiles, clock: FakeClock) -> None:
     made = writer(logs, b"one\n")
     await clock.advance(1.5)
