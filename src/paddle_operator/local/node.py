@@ -4,6 +4,7 @@ It speaks to its API server as a kubelet and a scheduler do, so that it can serv
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -85,20 +86,7 @@ class Node:
         self._machine_nodes = MachineNodes(client, name, block, machine, self._clock)
         self._addresses = PodAddresses(block)
         self._gpus = Gpus(machine.gpus)
-        self._scheduler = Scheduler(
-            client,
-            self._pods,
-            self._writer,
-            self._scheduler_recorder,
-            nodes=lambda: self._machine_nodes.places(
-                each.key.name for each in self._nodes.store if each.spec.unschedulable
-            ),
-            new_node=self._machine_nodes.next_place,
-            add_node=self._machine_nodes.add,
-            problem=self._claim_problem,
-            machine=machine.amounts,
-            clock=self._clock,
-        )
+        self._scheduler = self._made_scheduler(machine)
         self._around = Surroundings(
             folder=folder,
             images=images,
@@ -117,6 +105,21 @@ class Node:
         self._stop_asked = asyncio.Event()
         self._letting_go: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
+
+    def _made_scheduler(self, machine: Machine) -> Scheduler:
+        nodes = self._machine_nodes
+        return Scheduler(
+            self._client,
+            self._pods,
+            self._writer,
+            self._scheduler_recorder,
+            nodes=lambda: nodes.places(each.key.name for each in self._nodes.store if each.spec.unschedulable),
+            new_node=nodes.next_place,
+            add_node=nodes.add,
+            problem=self._claim_problem,
+            machine=machine.amounts,
+            clock=self._clock,
+        )
 
     @property
     def running(self) -> int:
@@ -245,7 +248,9 @@ class Node:
             except Exception as defect:  # a defect in one pod's life must not end the others'
                 log.exception("a pod's life ended by a defect of the node")
                 told = life.fail(f"a defect of the local node ended the pod: {_in_short(defect)}")
-                await self._writer.write(pod.key, pod.uid, lambda _: told)
+                with contextlib.suppress(TimeoutError):
+                    telling = self._writer.write(pod.key, pod.uid, lambda _: told)
+                    await within(self._clock, LAST_WORDS_SECONDS, telling)
             finally:
                 await self._after(life)
 
@@ -314,7 +319,7 @@ class Node:
                 log.warning("could not renew a node's lease", extra={"why": str(error)})
 
     async def _persistently(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Again and again, until the server has taken it."""
+        """Again and again, until the server has taken it or the node is to end."""
         backoff = Backoff(self._clock)
         while True:
             backoff.begin()
@@ -322,6 +327,8 @@ class Node:
                 await work()
             except KubeError as error:
                 log.warning("the server did not take it, trying again", extra={"why": str(error)})
+                if self._stop_asked.is_set():
+                    return
                 await backoff.pause()
             else:
                 return

@@ -24,7 +24,7 @@ FIRST_MOUNT_SECONDS = 0.5
 LONGEST_MOUNT_SECONDS = 122.0
 GONE_GRACE_SECONDS = 1.0  # of a pod whose object is gone already: its name may be another's by now
 LONGEST_WAIT_SECONDS = 86400.0
-DEFECT_CODE = 1
+LAST_WORDS_SECONDS = 5.0
 
 
 class PodLife:
@@ -43,6 +43,7 @@ class PodLife:
         self._stop: Stop | None = None
         self._ending: Ending | None = None
         self._stop_asked = asyncio.Event()
+        self._node_ends = asyncio.Event()
         self._report = Report(pod.key, pod.uid, writer, self._status)
         home.touch = self._report.touch
 
@@ -79,6 +80,8 @@ class PodLife:
         """End it; asked again it may only be sooner."""
         grace = self.home.pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
         kill_at = self._clock.monotonic() + grace
+        if ending is SHUTDOWN:
+            self._node_ends.set()
         if self._stop is None:
             self._stop = Stop(kill_at)
             self._ending = None if self._all_ended else ending  # what has ended by itself was not ended by anybody
@@ -96,11 +99,22 @@ class PodLife:
                 self._report.touch()
                 await self._live()
                 self._report.touch()
-                await self._report.told()
+                await self._tell()
                 for aside in asides:
                     aside.cancel()
         finally:
             await asyncio.gather(*(container.kill() for container in self.everything))
+
+    async def _tell(self) -> None:
+        """Return when the server knows; where the node ends, a server that does not answer is not waited for."""
+        told = asyncio.ensure_future(self._report.told())
+        ends = asyncio.ensure_future(self._node_ends.wait())
+        try:
+            await asyncio.wait({told, ends}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({told}, timeout=LAST_WORDS_SECONDS)
+        finally:
+            told.cancel()
+            ends.cancel()
 
     def fail(self, message: str) -> Manifest:
         """What is said of it where a defect of ours ended its life."""
@@ -126,34 +140,27 @@ class PodLife:
 
     async def _work(self) -> None:
         await self._set_up()
-        sidecars: list[asyncio.Task[None]] = []
-        try:
-            for container in self.initial:
-                if container.view.sidecar:
-                    sidecars.append(asyncio.ensure_future(container.live()))
-                    await self._until_begun(container, sidecars[-1])
-                    continue
-                await container.live()
-                if not container.view.succeeded:
-                    return
-            async with asyncio.TaskGroup() as tasks:
-                for container in self.containers:
-                    tasks.create_task(container.live())
-        finally:
-            for sidecar in sidecars:
+        async with asyncio.TaskGroup() as sidecars:
+            running: list[asyncio.Task[None]] = []
+            if await self._initialized(sidecars, running):
+                async with asyncio.TaskGroup() as tasks:
+                    for container in self.containers:
+                        tasks.create_task(container.live())
+            for sidecar in running:
                 sidecar.cancel()
-            if sidecars:
-                await asyncio.wait(sidecars)
         await self._end_sidecars(Stop(self._clock.monotonic() + self.home.pod.spec.termination_grace_period_seconds))
 
-    async def _until_begun(self, container: ContainerLife, life: asyncio.Task[None]) -> None:
-        begun = asyncio.ensure_future(container.begun.wait())
-        try:
-            await asyncio.wait({begun, life}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            begun.cancel()
-        if life.done():
-            life.result()  # a sidecar lives for ever: this is a defect, and it is told
+    async def _initialized(self, tasks: asyncio.TaskGroup, sidecars: list[asyncio.Task[None]]) -> bool:
+        """Take the steps before the containers proper; says whether all went well."""
+        for container in self.initial:
+            if container.view.sidecar:
+                sidecars.append(tasks.create_task(container.live()))
+                await container.begun.wait()
+                continue
+            await container.live()
+            if not container.view.succeeded:
+                return False
+        return True
 
     async def _end_sidecars(self, stop: Stop) -> None:
         for container in reversed(self.initial):

@@ -141,6 +141,22 @@ async def test_a_second_request_to_stop_kills_what_does_not_end(embedded: Client
     assert bed.node.running == 0
 
 
+async def test_a_node_ends_although_its_server_is_gone(
+    proxy: tuple[FaultProxy, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddle_operator.local.pod_life.LAST_WORDS_SECONDS", 0.1)
+    faults, token = proxy
+    async with Client(faults.connection(token)) as client, opened_bed(client, tmp_path / "state", "default") as bed:
+        await bed.create(pod("deaf", DEAF, terminationGracePeriodSeconds=3600))
+        await bed.printed(await bed.running("deaf"), "begun")
+        faults.deny()
+        bed.node.stop()
+        bed.node.stop()
+        async with asyncio.timeout(20):
+            await bed.served
+        assert bed.node.running == 0
+
+
 async def test_a_node_that_is_cancelled_leaves_no_process(embedded: Client, tmp_path: Path) -> None:
     async with opened_bed(embedded, tmp_path / "state", "default") as bed:
         await bed.create(pod("cut", DEAF))
