@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
-from paddle_operator.cli.machine import image_folders
+from paddle_operator.cli.machine import local_images
 from paddle_operator.cli.paddlejobs import paddle_job_kind
 from paddle_operator.cli.state import Cluster, State
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
@@ -22,7 +22,6 @@ from paddle_operator.kube.manager import Manager
 from paddle_operator.local.addresses import Block
 from paddle_operator.local.builtin import KINDS
 from paddle_operator.local.certificate import public_part
-from paddle_operator.local.images import LocalImages
 from paddle_operator.local.kinds import Kind
 from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node import Node
@@ -33,10 +32,6 @@ from paddle_operator.plan.network import PORTS_PER_JOB
 log = logging.getLogger(__name__)
 
 REPORTER = "paddle-operator"
-HINTS = {
-    "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "
-    "3.14: install one of these Pythons beside yours"
-}
 
 
 @asynccontextmanager
@@ -106,7 +101,7 @@ async def running_node(
     sandbox = await machine_sandbox([cache])
     for note in sandbox.notes:
         log.warning("this machine: %s", note)
-    images = LocalImages(image_folders(), state.images, cache, hints=HINTS)
+    images = local_images(state)
     with Block.claim() as block:
         async with Client(connection, user_agent="paddle-node") as client:
             node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)

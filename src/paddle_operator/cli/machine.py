@@ -13,10 +13,15 @@ from paddle_operator.cli.documents import CannotBeUsed, Document, devices_of
 from paddle_operator.cli.state import State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.local.images import last_part, register_image, registrations, without_tag
+from paddle_operator.local.container import ImageError
+from paddle_operator.local.images import LocalImages, last_part, register_image, registrations, without_tag
 
 NODES = Resource("api/v1", "nodes", Object, namespaced=False)
 DOCKERFILE = "Dockerfile"
+HINTS = {
+    "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "
+    "3.14: install one of these Pythons beside yours"
+}
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,20 @@ def remember(state: State, wishes: Wishes, name: str) -> None:
     if known or wishes.build_args or wishes.python:
         folder = known.folder if known else None
         register_image(state.images, name, folder, wishes.build_args, wishes.python)
+
+
+def local_images(state: State) -> LocalImages:
+    """Every image that can be used here."""
+    return LocalImages(image_folders(), state.images, state.cache / "images", hints=HINTS)
+
+
+def check_images(state: State, images: Iterable[str]) -> None:
+    """Raises CannotBeUsed for an image that cannot be had: its pods would wait for it for ever."""
+    for name in images:
+        try:
+            local_images(state).check(name)
+        except ImageError as error:
+            raise CannotBeUsed(str(error)) from None
 
 
 async def check_devices(client: Client, job: Document) -> None:

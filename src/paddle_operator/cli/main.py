@@ -28,7 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Run PaddlePaddle training from one YAML: on this machine, or on a Kubernetes cluster.\n\n"
-    "Without --kubeconfig, --context or KUBECONFIG, commands are about the embedded cluster of this machine.",
+    "Without --kubeconfig, --context or KUBECONFIG, commands are about the embedded cluster of this machine.\n\n"
+    "Try: paddlejob run deploy/examples/wide_and_deep.yaml",
 )
 for verb in (run, get, describe, logs, wait, events, delete, up, down, kubeconfig):
     app.command()(verb)

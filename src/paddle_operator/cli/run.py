@@ -18,7 +18,7 @@ from paddle_operator.cli.apply import apply_beside, placed, removed, submit
 from paddle_operator.cli.documents import CannotBeUsed, Document
 from paddle_operator.cli.exits import COMPLETED, FAILED, INTERRUPTED, NOT_YET, REFUSED
 from paddle_operator.cli.follow import Follower
-from paddle_operator.cli.machine import Wishes, check_devices, register
+from paddle_operator.cli.machine import Wishes, check_devices, check_images, register
 from paddle_operator.cli.options import with_target
 from paddle_operator.cli.scene import Scene, summary
 from paddle_operator.cli.screens import LiveScreen, PlainScreen, say, warn
@@ -116,7 +116,9 @@ async def _run(target: Target, order: Order, *, detach: bool, dry_run: bool) -> 
         return await _rehearse(target, order)
     if target.is_embedded:
         namespace = order.job["metadata"].get("namespace") or target.namespace or NAMESPACE
-        register(target.state, order.wishes, namespace, documents.images_of(order.job))
+        images = documents.images_of(order.job)
+        register(target.state, order.wishes, namespace, images)
+        check_images(target.state, images)
     async with _cluster(target, detach=detach) as client:
         namespace = target.namespace_of(client)
         job = placed(order.job, namespace)

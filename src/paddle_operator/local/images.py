@@ -14,7 +14,8 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -63,14 +64,33 @@ class LocalImages:
         self._layers, self._environments = cache / "layers", Environments(cache / "environments")
 
     async def find(self, name: str, progress: Progress) -> Image:
-        last = last_part(name)
-        source = await asyncio.to_thread(self._source, name)
+        source = await asyncio.to_thread(self._known_source, name)
         if source.folder is None:
-            if source.python:
-                return Image(name, programs=(source.python.parent,))
-            raise ImageError("ErrImagePull", self._unknown(name, last))
-        try:
+            assert source.python
+            return Image(name, programs=(source.python.parent,))
+        with self._in_words(name, source):
             return await self._made(name, source, progress)
+
+    def check(self, name: str) -> None:
+        """Whether it could be made: it is known, and its Dockerfile can be obeyed. Raises ImageError."""
+        source = self._known_source(name)
+        if source.folder is not None:
+            with self._in_words(name, source):
+                for run in self._recipe(source, ()).runs:
+                    list(pip_commands(run))
+
+    def _known_source(self, name: str) -> Source:
+        source = self._source(name)
+        if source.folder is None and source.python is None:
+            raise ImageError("ErrImagePull", self._unknown(name, last_part(name)))
+        return source
+
+    @contextmanager
+    def _in_words(self, name: str, source: Source) -> Iterator[None]:
+        """What goes wrong with an image is told as one kind of error."""
+        last = last_part(name)
+        try:
+            yield
         except DockerfileError as error:
             raise ImageError("ErrImagePull", f"{source.dockerfile}:{error.line}: {error}") from None
         except CannotObey as error:

@@ -30,6 +30,7 @@ _MEANING_OF_REASON = {
     "Evicted": "its node was short of something and evicted it",
     "DeadlineExceeded": "it ran into its own activeDeadlineSeconds",
     "ContainerCannotRun": "its container cannot be run: check command and image",
+    "Lost": "the local cluster ended while it ran",
     "StartError": "its container cannot be started: check command and image",
     "NodeShutdown": "its node was shut down",
     "PreemptionByScheduler": "a pod of a higher priority took its place",
