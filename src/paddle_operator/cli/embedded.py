@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
+import msgspec
+
 from paddle_operator.cli.machine import local_images
 from paddle_operator.cli.paddlejobs import paddle_job_kind
 from paddle_operator.cli.state import Cluster, State
@@ -32,6 +34,7 @@ from paddle_operator.plan.network import PORTS_PER_JOB
 log = logging.getLogger(__name__)
 
 REPORTER = "paddle-operator"
+PATIENCE_SECONDS = 1.0
 
 
 @asynccontextmanager
@@ -72,9 +75,11 @@ async def cluster(state: State) -> AsyncIterator[Cluster]:
         served = await stack.enter_async_context(api_server(state, logs))
         connection = PlainConnection(served.url, served.token)
         parts = await stack.enter_async_context(asyncio.TaskGroup())
-        await stack.enter_async_context(running_node(state, logs, connection, parts))
+        last = state.last()  # with other addresses, what is written of pods that have not begun yet would be untrue
+        block = stack.enter_context(Block.claim(last.block if last else None))
+        await stack.enter_async_context(running_node(state, logs, block, connection, parts))
         await stack.enter_async_context(running_operator(connection, parts))
-        state.announce(served)
+        state.announce(msgspec.structs.replace(served, block=block.number))
         yield served
 
 
@@ -94,7 +99,7 @@ async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup
 
 @asynccontextmanager
 async def running_node(
-    state: State, logs: LogFiles, connection: PlainConnection, parts: asyncio.TaskGroup
+    state: State, logs: LogFiles, block: Block, connection: PlainConnection, parts: asyncio.TaskGroup
 ) -> AsyncIterator[None]:
     cache = state.cache / "images"
     cache.mkdir(parents=True, exist_ok=True)
@@ -102,15 +107,17 @@ async def running_node(
     for note in sandbox.notes:
         log.warning("this machine: %s", note)
     images = local_images(state)
-    with Block.claim() as block:
-        async with Client(connection, user_agent="paddle-node") as client:
-            node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)
-            running = parts.create_task(node.serve(), name="node")
-            await either(node.ready, running)
-            try:
-                yield
-            finally:
-                node.stop()
+    async with Client(connection, user_agent="paddle-node") as client:
+        node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)
+        running = parts.create_task(node.serve(), name="node")
+        await either(node.ready, running)
+        try:
+            yield
+        finally:
+            node.stop()
+            _, late = await asyncio.wait((running,), timeout=PATIENCE_SECONDS)
+            if late:
+                log.warning("some pods take their grace period to end; Ctrl-C ends them at once")
                 await asyncio.wait((running,))
 
 

@@ -9,6 +9,7 @@ from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.status import HELD_BACK
 from paddle_operator.plan.views import Job, PodView, pod_view
 
+PREPARING = "ContainerCreating"  # with a message where an image is being made: what is downloaded, how long it takes
 LONGEST_TAIL = 12  # lines of a failed program that the summary shows again
 
 
@@ -79,7 +80,7 @@ def state_in_words(pod: PodView) -> str:
     if pod.waiting == HELD_BACK:
         return "waiting for the addresses of all"
     if pod.waiting:
-        return pod.waiting
+        return pod.waiting_message if pod.waiting == PREPARING and pod.waiting_message else pod.waiting
     if pod.unschedulable:
         return "no place for it"
     return pod.phase or "Pending"

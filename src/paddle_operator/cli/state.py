@@ -30,6 +30,7 @@ class Cluster(msgspec.Struct, frozen=True):
     pid: int
     secure_url: str = ""  # for kubectl, which sends no token without TLS
     certificate: str = ""  # PEM
+    block: int = 0  # pods have addresses in 127.<block>
 
 
 class AlreadyRuns(Exception):

@@ -4,9 +4,10 @@ Where the embedded one does not run, its API server alone is started for the len
 be looked at, and deleted, without anything being run.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import Connection, PlainConnection
 
 USER_AGENT = "paddlejob"
+LOOKS, LOOK_SECONDS = 40, 0.1
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,24 @@ class Target:
     async def _connection(self) -> AsyncIterator[Connection]:
         if not self.is_embedded:
             yield config.load(self.kubeconfig, self.context)
-        elif running := self.state.running():
-            yield connection_to(running)
-        else:
-            from paddle_operator.cli.embedded import api_server  # only here: it brings half of the program along
+            return
+        async with AsyncExitStack() as stack:
+            yield connection_to(await self._embedded(stack))
 
-            async with api_server(self.state) as served:
-                yield connection_to(served)
+    async def _embedded(self, stack: AsyncExitStack) -> Cluster:
+        """The cluster that runs, or an API server for now. Raises AlreadyRuns where another command has the folder."""
+        from paddle_operator.cli.embedded import api_server  # only here: it brings half of the program along
+
+        for look in range(LOOKS, 0, -1):
+            if running := self.state.running():
+                return running
+            try:
+                return await stack.enter_async_context(api_server(self.state))
+            except AlreadyRuns:  # a cluster that is starting or ending, or another command that only looks
+                if look == 1:
+                    raise
+                await asyncio.sleep(LOOK_SECONDS)
+        raise AssertionError("unreachable: the last look returns or raises")
 
     def namespace_of(self, client: Client) -> str:
         return self.namespace or client.connection.namespace
