@@ -37,12 +37,13 @@ def writable(document: Manifest) -> Manifest:
 
 
 def a_pod(name: str = "pod", *, spec: Manifest | None = None, **container: Any) -> Manifest:
+    """Of a scheduler that nobody runs: the cluster's own would write into the pod while a test looks at it."""
     one = {"name": "main", "image": "example.com/image:v1"} | container
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": {"containers": [one]} | (spec or {}),
+        "spec": {"containers": [one], "schedulerName": "nobody"} | (spec or {}),
     }
 
 
