@@ -4,7 +4,6 @@ import os
 
 import paddle
 import paddle.distributed as dist
-from paddle.distributed import fleet
 
 
 def meet() -> tuple[int, int]:
@@ -14,13 +13,21 @@ def meet() -> tuple[int, int]:
         # Without this, plain python (not launch) gets no process group on a machine without GPUs. On one with GPUs it
         # would keep the workers from using NCCL.
         os.environ.setdefault("PADDLE_DISTRI_BACKEND", "gloo")
-    fleet.init(is_collective=True, log_level="WARNING")
-    return fleet.worker_index(), fleet.worker_num()
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        # Not fleet.init: it makes a process group for every way to train in parallel, and where the machine is busy
+        # gloo now and then mixes them up ("connect: connection refused", seen with 2.6.2). This makes one.
+        dist.init_parallel_env()
+    return dist.get_rank(), dist.get_world_size()
+
+
+def sharing_gradients(network: paddle.nn.Layer) -> paddle.nn.Layer:
+    """The network, whose gradients are from now on the mean over all workers."""
+    return paddle.DataParallel(network) if dist.get_world_size() > 1 else network
 
 
 def gathered(value: float) -> list[float]:
     """Everybody's value, by rank."""
-    if fleet.worker_num() == 1:
+    if dist.get_world_size() == 1:
         return [value]
     values: list[paddle.Tensor] = []
     dist.all_gather(values, paddle.to_tensor([value], dtype="int64" if isinstance(value, int) else "float64"))

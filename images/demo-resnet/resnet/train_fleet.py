@@ -19,14 +19,13 @@ from pathlib import Path
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from paddle.distributed import fleet
 
 from checkpoint import Checkpoint
 from data import SHAPES, SIZE, pictures
 from model import resnet
 from progress import Progress
 from schedule import batches, pace, share_of
-from together import gathered, meet
+from together import gathered, meet, sharing_gradients
 
 EPOCHS = int(os.environ.get("EPOCHS", "4"))
 PICTURES = int(os.environ.get("PICTURES", "2048"))
@@ -45,8 +44,7 @@ class Training:
             sys.exit(f"BATCH is {BATCH}, but there are {self.workers} workers: each needs a picture of every batch")
         paddle.seed(1)  # the same first parameters everywhere
         self.network = resnet(classes=len(SHAPES))
-        # Averages the workers' gradients. A single worker has none to share, and 3.3.1 refuses it.
-        self.model = fleet.distributed_model(self.network) if self.workers > 1 else self.network
+        self.model = sharing_gradients(self.network)
         self.optimizer = paddle.optimizer.Adam(LEARNING_RATE, parameters=self.network.parameters())
         self.step = 0
         self.stopping = False
