@@ -30,8 +30,8 @@ test: lint programs ## check everything: format, lint, types, layers, tests on a
 	$(call step,tests,$(BIN)/pytest)
 
 lint: environment ## check format, lint, types, who imports whom, sizes, and that generated files are fresh
-	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED))
-	$(call step,lint,$(BIN)/ruff check --quiet $(CHECKED))
+	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED) images)
+	$(call step,lint,$(BIN)/ruff check --quiet $(CHECKED) images)
 	$(call step,types,$(BIN)/mypy $(CHECKED))
 	$(call step,layers,$(BIN)/python tools/layers.py)
 	$(call step,sizes,$(BIN)/python tools/sizes.py)
