@@ -7,17 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
-from testbed.control_plane import ControlPlane
+from testbed.audit import AuditLog
 from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 
@@ -67,19 +68,26 @@ class NotingClient(Client):
         super().__init__(*arguments, **named)
         self.created: list[Manifest] = []
 
-    async def create(
-        self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False
-    ) -> T:
+    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False) -> T:
         created = await super().create(kind, manifest, dry_run=dry_run, strict=strict)
         if kind.plural != "events":
             self.created.append(manifest)
         return created
 
 
-class Stage:
-    """One namespace of a real control plane with hollow nodes; the operator is there while `operator` is entered."""
+class Plane(Protocol):
+    """What a stage stands on: a ControlPlane, or the embedded API server."""
 
-    def __init__(self, control_plane: ControlPlane, client: Client, nodes: HollowNodes, namespace: str) -> None:
+    def connection(self, user: str = ...) -> PlainConnection: ...
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str: ...
+    @property
+    def audit(self) -> AuditLog: ...
+
+
+class Stage:
+    """One namespace of a control plane with hollow nodes; the operator is there while `operator` is entered."""
+
+    def __init__(self, control_plane: Plane, client: Client, nodes: HollowNodes, namespace: str) -> None:
         self.control_plane = control_plane
         self.client = client
         self.nodes = nodes
@@ -238,6 +246,11 @@ class Stage:
 
         await self._events.until_all(holds, instead=instead)
         return next(each for each in found if each.reason == reason)
+
+    async def told_of_its_end(self, name: str, phase: str) -> Whole:
+        """The finished job, once the event says so, too."""
+        await self.told(name, phase)
+        return await self.job(name)
 
     async def told_once(self, name: str, reason: str) -> Event:
         """The same, and nothing of this reason was told twice."""

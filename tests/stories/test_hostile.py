@@ -4,7 +4,6 @@ What the CRD refuses is stored behind its back, as before there were rules. The 
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -140,7 +139,7 @@ def is_told(job: Whole) -> bool:
 
 
 async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_runs_beside_them(
-    crowd: Crowd, pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
+    crowd: Crowd, pytestconfig: pytest.Config
 ) -> None:
     objects = every()
     replies = await crowd.create(objects, dryRun="All")
@@ -167,7 +166,6 @@ async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_run
     requests = len(writes.by(OPERATOR))
     told = f"{len(objects)} hostile objects (seed {SEED}): {len(refused)} refused, {len(stored)} stored all the same"
     say(pytestconfig, f"{told}, {len(live)} accepted; {made:.0f} passes, {requests} writes")
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert made <= PASSES_EACH * many
     assert requests <= WRITES_EACH * many
 

@@ -33,7 +33,7 @@ def rules_kept(new: Manifest, old: Manifest | None) -> list[Cause]:
 
 def _asked(written: Any, rules: tuple[Rule[Any], ...]) -> list[Cause]:
     return [
-        Cause(field=rule.field, message=sentence, reason="FieldValueInvalid")
+        Cause(field=rule.field, message=f"Invalid value: {sentence}", reason="FieldValueInvalid")
         for rule in rules
         if (sentence := problem(written, rule))
     ]

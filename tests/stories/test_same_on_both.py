@@ -1,0 +1,186 @@
+"""The same story on a real control plane and on the embedded one: the same phases, conditions, events and objects."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddle_operator.kube.errors import Invalid
+from paddle_operator.plan.names import CONTRACT
+from paddle_operator.plan.status import ON_ITS_WAY
+from testbed.hollow_script import exits, image_never_pulls
+from tests.stories.embedded import embedded_stage
+from tests.stories.jobs import a_job
+from tests.stories.stage import WHOLE_JOBS, Event, NotingClient, Stage, Whole
+
+Story = Callable[[Stage], Awaitable[Whole]]
+
+
+async def servers_are_ended(stage: Stage) -> Whole:
+    await stage.submit(a_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-worker-*")
+    await stage.phase("mnist", "Completed")
+    await stage.cleaned()
+    return await stage.told_of_its_end("mnist", "Completed")
+
+
+async def by_services(stage: Stage) -> Whole:
+    await stage.submit(a_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-worker-*")
+    await stage.phase("mnist", "Completed")
+    await stage.cleaned()
+    return await stage.told_of_its_end("mnist", "Completed")
+
+
+async def on_the_host_network(stage: Stage) -> Whole:
+    await stage.submit(a_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-worker-*")
+    await stage.phase("mnist", "Completed")
+    await stage.until_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
+    return await stage.told_of_its_end("mnist", "Completed")
+
+
+async def one_worker_crashes(stage: Stage) -> Whole:
+    await stage.submit(a_job(workers=3, cleanPodPolicy="Never"))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-worker-1", code=139)
+    await stage.phase("mnist", "Failed")
+    await stage.until_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
+    return await stage.told_of_its_end("mnist", "Failed")
+
+
+async def a_server_is_killed(stage: Stage) -> Whole:
+    await stage.submit(a_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
+    await stage.phase("mnist", "Running")
+    await stage.exits("mnist-ps-0", code=137)
+    await stage.phase("mnist", "Failed")
+    await stage.cleaned()
+    return await stage.told_of_its_end("mnist", "Failed")
+
+
+async def replicas_change(stage: Stage) -> Whole:
+    await stage.submit(a_job(workers=2))
+    await stage.phase("mnist", "Running")
+    await stage.change("mnist", {"worker": {"replicas": 3}})
+    return await stage.runs_in_attempt(1)
+
+
+async def an_image_is_not_there(stage: Stage) -> Whole:
+    stage.nodes.script("mnist-worker-0", image_never_pulls(), namespace=stage.namespace)
+    await stage.submit(a_job(workers=1))
+    await stage.opened("mnist")
+    return await stage.waits("mnist", "ImageCannotBePulled")
+
+
+async def a_single_worker(stage: Stage) -> Whole:
+    stage.nodes.script("mnist-worker-0", exits(0, after=0.2), namespace=stage.namespace)
+    await stage.submit(a_job(workers=1))
+    await stage.phase("mnist", "Completed")
+    await stage.cleaned()
+    return await stage.told_of_its_end("mnist", "Completed")
+
+
+STORIES: list[Story] = [
+    servers_are_ended,
+    by_services,
+    on_the_host_network,
+    one_worker_crashes,
+    a_server_is_killed,
+    replicas_change,
+    an_image_is_not_there,
+    a_single_worker,
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+async def test_the_two_servers_tell_the_same_story(empty_stage: Stage, tmp_path: Path, story: Story) -> None:
+    async with empty_stage.operator() as operator:
+        on_cluster = await account(empty_stage, operator, story)
+    async with embedded_stage(tmp_path) as stage, stage.operator() as operator:
+        embedded = await account(stage, operator, story)
+    assert embedded == on_cluster
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no worker": lambda spec: spec["worker"].update(replicas=0),
+    "elastic without workers": lambda spec: spec.update(elastic=1, ps=spec.pop("worker")),
+    "a network of its own": lambda spec: spec.update(intranet="Nowhere"),
+    "a misspelt field": lambda spec: spec["worker"].update(replica=1),
+    "gloo of the future": lambda spec: spec.update(withGloo=7),
+    "no containers": lambda spec: spec["worker"]["template"]["spec"].update(containers=[]),
+    "nobody": lambda spec: spec.clear(),
+}
+# What a real API server adds where its schema refuses: CEL is then not asked at all.
+NOT_ASKED = re.compile(
+    r", <nil>: Invalid value: (?:null|.*): some validation rules were not checked .*complete validation"
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_the_two_servers_refuse_a_job_in_the_same_words(empty_stage: Stage, tmp_path: Path, wrong: str) -> None:
+    async with embedded_stage(tmp_path) as embedded:
+        said = [await refusal(stage, WRONG[wrong]) for stage in (empty_stage, embedded)]
+    assert said[1] == said[0]
+
+
+async def refusal(stage: Stage, spoil: Callable[[dict[str, Any]], Any]) -> str:
+    job = a_job(workers=2)
+    spoil(job["spec"])
+    job["metadata"]["namespace"] = stage.namespace
+    with pytest.raises(Invalid) as told:
+        await stage.client.create(WHOLE_JOBS, job, strict=True)
+    words, asked = NOT_ASKED.subn("", told.value.status.message)
+    return words.replace("is invalid: [", "is invalid: ").removesuffix("]") if asked else words
+
+
+async def account(stage: Stage, operator: NotingClient, story: Story) -> dict[str, Any]:
+    """What a story leaves behind, without what is another each time: UIDs, addresses, times, names of nodes."""
+    job = await story(stage)
+    return {
+        "status": told_of(job.status),
+        "events": sorted((each.type, each.reason, each.note) for each in await news(stage)),
+        "created": sorted((plain(each, stage.namespace) for each in operator.created), key=place),
+        "pods": {name: (pod.phase, pod.status.get("reason")) for name, pod in (await stage.pods()).items()},
+        "services": sorted(await stage.services()),
+    }
+
+
+async def news(stage: Stage) -> list[Event]:
+    """Without progress, which is told as it is seen: who looks at which moment is chance."""
+    return [each for each in await stage.events("mnist") if each.reason not in ON_ITS_WAY]
+
+
+def told_of(status: dict[str, Any]) -> dict[str, Any]:
+    told = {name: status.get(name) for name in ("phase", "mode", "ready", "attempt", "observedGeneration", "hostPort")}
+    counts: dict[str, Any] = {
+        role: {name: value for name, value in status[role].items() if name != "refs"}
+        for role in ("ps", "worker", "heter")
+        if role in status
+    }
+    conditions = [(each["type"], each["status"], each["reason"], each["message"]) for each in status["conditions"]]
+    return {**told, **counts, "conditions": conditions}
+
+
+def place(manifest: dict[str, Any]) -> tuple[str, str]:
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def plain(manifest: Any, namespace: str) -> Any:
+    """A manifest without UIDs, addresses and the namespace's name."""
+    if isinstance(manifest, dict):
+        return {
+            name: plain(value, namespace)
+            for name, value in manifest.items()
+            if name not in ("uid", CONTRACT) and not name.endswith("/job-uid") and name != "binaryData"
+        }
+    if isinstance(manifest, list):
+        return [plain(each, namespace) for each in manifest]
+    if isinstance(manifest, str):
+        text = re.sub(r"\b\d+\.\d+\.\d+\.\d+\b", "ADDRESS", manifest.replace(namespace, "NAMESPACE"))
+        return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", text)
+    return manifest
