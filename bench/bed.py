@@ -1,7 +1,8 @@
 """A control plane to measure on, and the programs that run beside it: nobody else is at work there, and all of it ends.
 
-The controller manager and the scheduler are stopped once the namespaces are there: on two cores their work on every pod
-would be measured along, and the garbage collector would take pods whose owner and node were never made.
+On a quiet bed the controller manager and the scheduler are stopped once the namespaces are there: on two cores their
+work on every pod would be measured along, and the garbage collector would take pods whose owner and node were never
+made. On a live one they are at work, since a load is measured with all that a pod costs a cluster.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 from bench.program import Options
+from paddle_operator.manager import LEASE
+from testbed.audit import AuditLog
 from testbed.control_plane import ControlPlane
 from testbed.ports import LOOPBACK
 from testbed.progress import Progress
@@ -22,6 +25,7 @@ from testbed.request import RequestError, send
 
 CHECKOUT = Path(__file__).parent.parent
 END_SECONDS = 5.0
+LEADS_SECONDS = 30.0
 DELETE_TRIES = 5  # many pods may take longer than a request may; each try goes on with those that are left
 
 Told = dict[str, float]
@@ -68,21 +72,38 @@ class Bed:
     async def quiet(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
         """With a namespace for each purpose, and with nobody but the API server and etcd left."""
         bed = cls(control_plane, progress)
-        await control_plane.kubectl("apply", "--server-side", "-f", str(CHECKOUT / "deploy" / "v1" / "crd.yaml"))
-        for purpose in namespaces:
-            bed._namespaces[purpose] = await control_plane.make_namespace(purpose)
+        await bed._furnish(namespaces)
         await control_plane.scheduler.stop()
         await control_plane.controller_manager.stop()
         return bed
 
-    def place(self, purpose: str) -> dict[str, str]:
+    @classmethod
+    async def live(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
+        """With a namespace for each purpose, and with everybody at work; the garbage collector knows our kind."""
+        bed = cls(control_plane, progress)
+        await bed._furnish(namespaces)
+        await control_plane.controller_manager.kill()  # it looks for new kinds only every 30 s
+        await control_plane.controller_manager.start()
+        return bed
+
+    async def _furnish(self, namespaces: Sequence[str]) -> None:
+        crd = CHECKOUT / "deploy" / "v1" / "crd.yaml"
+        await self._control_plane.kubectl("apply", "--server-side", "-f", str(crd))
+        for purpose in namespaces:
+            self._namespaces[purpose] = await self._control_plane.make_namespace(purpose)
+
+    @property
+    def audit(self) -> AuditLog:
+        return self._control_plane.audit
+
+    def place(self, purpose: str, user: str = "tester-0") -> dict[str, str]:
         """The options that every program has. Not the administrator, whom the API server never makes wait."""
-        kubeconfig = self._control_plane.kubeconfig_for("tester-0")
+        kubeconfig = self._control_plane.kubeconfig_for(user)
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
-    def manager(self, purpose: str, port: int) -> AbstractAsyncContextManager[Program]:
+    def manager(self, purpose: str, port: int, user: str = "tester-0") -> AbstractAsyncContextManager[Program]:
         """The operator as its users run it, with its probes on that port of the loopback address."""
-        place = self.place(purpose)
+        place = self.place(purpose, user)
         return self.started(
             "paddle_operator.manager",
             f"--kubeconfig={place['kubeconfig']}",
@@ -93,6 +114,12 @@ class Bed:
             f"--metrics-bind-address={LOOPBACK}:0",
             "--log-level=warning",
         )
+
+    async def leads(self, purpose: str) -> None:
+        """Return when the operator of a namespace has the lease, and so is at work."""
+        lease = f"lease/{LEASE}"
+        wish = ("--namespace", self._namespaces[purpose], "wait", lease, "--for=jsonpath={.spec.holderIdentity}")
+        await self._control_plane.kubectl(*wish, f"--timeout={LEADS_SECONDS:.0f}s")
 
     @property
     def etcd(self) -> str:

@@ -112,8 +112,14 @@ def resident_megabytes(process: int | str = "self") -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 
-def peak_megabytes() -> float:
+def peak_megabytes(process: int | str = "self") -> float:
     """Not ru_maxrss: Linux hands that down from the process that started us."""
-    status = Path("/proc/self/status").read_text()
+    status = Path(f"/proc/{process}/status").read_text()
     kibibytes = int(status.partition("VmHWM:")[2].split()[0])
     return kibibytes * 1024 / MEGABYTE
+
+
+def cpu_seconds(process: int) -> float:
+    """What another process has used so far, by itself and in the kernel."""
+    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")

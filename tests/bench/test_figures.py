@@ -1,12 +1,18 @@
 """Every figure can be measured: a few pods on a real API server, and no stopwatch."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from bench.bed import Bed
 from bench.figures import FIGURES, NAMESPACES, Samples, Size
+from bench.jobs import Shape
+from bench.loads import LOADS, NAMESPACE, behind, load
 from bench.ranges import ranges
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
 
 FEW = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
+OF_LOADS = ("load_", "behind_")
 
 
 async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
@@ -14,5 +20,19 @@ async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPla
     samples: Samples = {}
     for figure, _ in FIGURES.values():
         samples |= await figure(bed, FEW, 1)
-    assert samples.keys() == ranges().keys()
+    assert samples.keys() == {name for name in ranges() if not name.startswith(OF_LOADS)}
     assert {name for name, seen in samples.items() if len(seen) != 1} == set()
+
+
+async def test_the_figures_of_the_loads_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
+    @asynccontextmanager
+    async def beds() -> AsyncIterator[Bed]:
+        yield await Bed.live(control_plane, (NAMESPACE,), Progress())
+
+    found = await load(beds, "few", Shape(jobs=2, workers=2, servers=1), 1)
+    of_each = {name.removeprefix("load_few_") for name in found}
+    expected = {f"load_{name}_{figure}" for name in LOADS for figure in of_each}
+    samples = await behind(beds, Shape(jobs=1, workers=3), 1)
+    assert expected | samples.keys() == {name for name in ranges() if name.startswith(OF_LOADS)}
+    assert found["load_few_writes_per_pod"] == [found["load_few_writes_per_job"][0] / 3]
+    assert {name for name, seen in (found | samples).items() if len(seen) != 1 or seen[0] <= 0} == set()

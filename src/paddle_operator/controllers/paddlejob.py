@@ -31,7 +31,7 @@ from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, 
 
 log = logging.getLogger(__name__)
 
-WRITES_OF_A_JOB = 16  # at once: half of what the client sends, so that a small job is not behind a large one
+WRITES_OF_A_JOB = 32  # at once: fewer than the client sends, so that a small job is not behind a large one
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
 # A pass costs about 10 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the

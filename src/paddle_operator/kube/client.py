@@ -22,6 +22,7 @@ from paddle_operator.kube.connection import Connection
 from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
 from paddle_operator.kube.failures import foreign, refused, unreachable
 from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
+from paddle_operator.kube.pace import Pace
 from paddle_operator.kube.wire import (
     Page,
     Unreadable,
@@ -42,7 +43,6 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 65.0  # the server itself gives up after 60
-PACE_SECONDS = 0.01
 IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
 
 
@@ -86,7 +86,7 @@ class Client:
         self,
         connection: Connection,
         *,
-        in_flight: int = 32,
+        in_flight: int = 48,
         answer_seconds: float = ANSWER_SECONDS,
         fence: Callable[[], None] | None = None,
         clock: Clock | None = None,
@@ -174,10 +174,13 @@ class Client:
         rest = b""
         async with self._streamed(call, idle_seconds) as reply:
             yield []
-            async for chunk in paced(reply):
+            pace = Pace(reply)
+            async for chunk in reply.content.iter_any():
                 lines, newline, rest = (rest + chunk).rpartition(b"\n")
                 if newline:
-                    yield read_changes(kind, lines)
+                    changes = read_changes(kind, lines)
+                    yield changes
+                    await pace.rest(len(changes))
 
     async def logs(
         self, key: Key, *, container: str = "", follow: bool = False, previous: bool = False, tail: int | None = None
@@ -199,9 +202,7 @@ class Client:
 
     # Writing
 
-    async def create(
-        self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False
-    ) -> T:
+    async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False) -> T:
         """The object as stored. Raises AlreadyExists, or what quota, admission and schema have to say.
 
         With `strict` a field that the server does not know is refused, and not dropped.
@@ -400,24 +401,6 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.count_request("<error>", call.method, self._host)
             raise unreachable(call.about, connection, error) from error
-
-
-async def paced(reply: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
-    """What the stream brings; while it is busy, what it brings in PACE_SECONDS at once.
-
-    A read for each event costs more than the event: 124 µs an event one by one, 84 µs in a burst (performance.md).
-    """
-    loop = asyncio.get_running_loop()
-    read_at = 0.0
-    async for chunk in reply.content.iter_any():
-        yield chunk
-        now = loop.time()
-        if now - read_at < 2 * PACE_SECONDS and reply.connection and reply.connection.protocol:
-            protocol = reply.connection.protocol
-            protocol.pause_reading()
-            await asyncio.sleep(PACE_SECONDS)
-            protocol.resume_reading()
-        read_at = loop.time()
 
 
 def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:

@@ -1,0 +1,72 @@
+"""The jobs of a load: how many, of how many pods, and the pods that the operator makes of them.
+
+A template has ten variables and asks for nothing, so that ten nodes have room for all of its pods at once.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from paddle_operator.api.paddlejob import API_VERSION, KIND
+from paddle_operator.kube.objects import Manifest
+from paddle_operator.plan.names import MAIN_CONTAINER
+from paddle_operator.plan.pods import PodMaker
+from paddle_operator.plan.views import Job
+
+VARIABLES = 10
+WORKERS = "*-worker-*"  # the pods that end by themselves: parameter servers never do
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """So many jobs of so many pods each."""
+
+    jobs: int
+    workers: int
+    servers: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.jobs}x{self.pods_per_job}"
+
+    @property
+    def pods_per_job(self) -> int:
+        return self.workers + self.servers
+
+    @property
+    def pods(self) -> int:
+        return self.jobs * self.pods_per_job
+
+    @property
+    def few(self) -> "Shape":
+        """To see whether it runs at all."""
+        return Shape(min(self.jobs, 3), min(self.workers, 5), self.servers)
+
+
+def a_job(namespace: str, name: str, shape: Shape) -> Manifest:
+    roles = {"ps": shape.servers, "worker": shape.workers}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "cleanPodPolicy": "Always",
+            **{role: {"replicas": count, "template": _template()} for role, count in roles.items() if count},
+        },
+    }
+
+
+def pods_of(job: Job) -> Iterator[Manifest]:
+    """As the operator writes them."""
+    assert job.spec
+    for role, wanted in job.spec.roles.items():
+        maker = PodMaker(job, role, wanted)
+        yield from (maker.pod(index) for index in range(wanted.replicas))
+
+
+def _template() -> Manifest:
+    container = {
+        "name": MAIN_CONTAINER,
+        "image": "images.example.com/team/paddle:3.2.0-gpu",
+        "command": ["python", "-m", "paddle.distributed.launch", "train.py", "--epochs=10"],
+        "env": [{"name": f"VARIABLE_{number}", "value": "some value"} for number in range(VARIABLES)],
+    }
+    return {"spec": {"containers": [container]}}

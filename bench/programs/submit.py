@@ -1,0 +1,108 @@
+"""Submits the jobs of a load and waits: until all have succeeded, and until all of their pods are gone.
+
+With `every_seconds`, small jobs of two pods follow the load one by one until it is done.
+"""
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import msgspec
+
+from bench.jobs import Shape, a_job
+from bench.program import Options, Starter, client_of, each, run, tell
+from paddle_operator.api.paddlejob import Phase
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.informer import Informer
+from paddle_operator.kube.objects import PODS, Key, Object, Resource
+from paddle_operator.plan.kinds import PADDLE_JOBS
+
+SMALL = Shape(jobs=1, workers=1, servers=1)
+SMALL_PREFIX = "small"
+POLL_SECONDS = 0.5
+
+
+class Submit(Options, frozen=True, kw_only=True):
+    shape: Shape
+    every_seconds: float | None
+
+
+class Phased(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Told(Object, frozen=True):
+    status: Phased = Phased()
+
+
+TOLD_JOBS = Resource(PADDLE_JOBS.prefix, PADDLE_JOBS.plural, Told)
+
+
+@dataclass
+class Submission:
+    """The jobs that were sent, and how far they are."""
+
+    client: Client
+    namespace: str
+    informer: Informer[Told, Told]
+    heard: asyncio.Event
+    sent: int = 0
+
+    async def send(self, name: str, shape: Shape) -> None:
+        self.sent += 1
+        await self.client.create(TOLD_JOBS, a_job(self.namespace, name, shape))
+
+    def in_phase(self, phase: Phase) -> int:
+        return sum(job.status.phase == phase for job in self.informer.store)
+
+    def has_succeeded(self, name: str) -> bool:
+        job = self.informer.store.get(Key(self.namespace, name))
+        return job is not None and job.status.phase == Phase.COMPLETED
+
+    async def until_all_succeeded(self) -> None:
+        while self.in_phase(Phase.COMPLETED) < self.sent:
+            assert not self.in_phase(Phase.FAILED), "a job of the load has failed"
+            self.heard.clear()
+            await self.heard.wait()
+
+    async def until_no_pod_is_left(self) -> None:
+        while await self._any_pod():  # noqa: ASYNC110  # a watch of 10,000 pods would take part in the load
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _any_pod(self) -> bool:
+        async with aclosing(self.client.pages(PODS, Scope(self.namespace), 1)) as pages:
+            return bool((await anext(pages)).items)
+
+
+async def submit(asked: Submit, starter: Starter) -> None:
+    async with client_of(asked, "submitter") as client:
+        informer: Informer[Told, Told] = Informer(client, TOLD_JOBS, Scope(asked.namespace))
+        submission = Submission(client, asked.namespace, informer, asyncio.Event())
+        informer.store.listen(lambda *_: submission.heard.set())
+        following = asyncio.ensure_future(informer.run())
+        await informer.wait_synced()
+        tell(ready=1)
+        await starter.word()
+        began_at = time.monotonic()
+        await each(range(asked.shape.jobs), lambda number: submission.send(f"train-{number}", asked.shape))
+        if asked.every_seconds is not None:
+            await send_small_ones(submission, asked.every_seconds)
+        await submission.until_all_succeeded()
+        tell(done=time.monotonic() - began_at)
+        await submission.until_no_pod_is_left()
+        tell(cleaned=time.monotonic() - began_at)
+        following.cancel()
+        await asyncio.wait((following,))
+
+
+async def send_small_ones(submission: Submission, every_seconds: float) -> None:
+    number = 0
+    while not submission.has_succeeded("train-0"):
+        await submission.send(f"{SMALL_PREFIX}-{number}", SMALL)
+        number += 1
+        await asyncio.sleep(every_seconds)
+
+
+if __name__ == "__main__":
+    run(Submit, submit)

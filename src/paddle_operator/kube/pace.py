@@ -1,0 +1,42 @@
+"""How often is a busy stream read? A read costs more than the event that it brings, so that many are read at once.
+
+Measured over TLS: 110 µs an event at 333 events/s and 65 at 1,000 where each is read as it comes, 75 and 43 where
+reads are 50 ms apart. A stream that brings little is read at once.
+"""
+
+import asyncio
+
+import aiohttp
+
+WINDOW_SECONDS = 0.05
+FEW = 5  # changes within a window: nobody is kept waiting for these
+
+
+class Pace:
+    """Rests after what was read, if that was much for so short a time; the server's bytes wait in the kernel."""
+
+    def __init__(self, reply: aiohttp.ClientResponse) -> None:
+        self._reply = reply
+        self._loop = asyncio.get_running_loop()  # real time: it is a stream that is waited for, and no clock of a test
+        self._window_at = self._loop.time()
+        self._changes = 0
+
+    async def rest(self, changes: int) -> None:
+        self._changes += changes
+        left = self._window_at + WINDOW_SECONDS - self._loop.time()
+        if self._changes <= FEW and left > 0:
+            return
+        if self._changes > FEW and left > 0:
+            await self._pause(left)
+        self._window_at, self._changes = self._loop.time(), 0
+
+    async def _pause(self, seconds: float) -> None:
+        connection = self._reply.connection  # None where the server has ended the stream
+        if connection is None or connection.protocol is None:
+            return
+        protocol = connection.protocol
+        protocol.pause_reading()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            protocol.resume_reading()
