@@ -69,7 +69,9 @@ def pull_policy(image: object) -> str:
 
 def requests_from_limits(resources: Any) -> None:
     if isinstance(resources, dict) and isinstance(limits := resources.get("limits"), dict):
-        resources["requests"] = limits | resources.get("requests", {})
+        requests = resources.get("requests", {})
+        if isinstance(requests, dict):
+            resources["requests"] = limits | requests
 
 
 def containers(spec: Manifest) -> Iterator[Manifest]:
