@@ -1,0 +1,84 @@
+"""Real Paddle, disturbed while it trains: the job ends with the cause named, and nothing is left running."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.support.paddlejob import EXAMPLES, Outcome, Paddlejob, pods_process, processes_of
+
+pytestmark = pytest.mark.timeout(600)
+
+LONG = ("--set", "worker.template.spec.containers.0.env=[{name: EPOCHS, value: '1000'}]")
+TRAINS = b"| step "
+
+
+@asynccontextmanager
+async def training(paddlejob: Paddlejob, yaml: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command, at a moment when a worker has made its first steps."""
+    async with paddlejob.started("run", EXAMPLES / yaml, *LONG) as process:
+        assert process.stdout
+        async with asyncio.timeout(240):
+            while TRAINS not in await process.stdout.readline():
+                assert process.returncode is None
+        yield process
+
+
+async def rest_of(process: asyncio.subprocess.Process) -> Outcome:
+    output, errors = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode is not None
+    return Outcome(process.returncode, output.decode(), errors.decode())
+
+
+@pytest.mark.parametrize(
+    ("yaml", "role", "pod"),
+    [
+        ("wide_and_deep.yaml", "TRAINER", "worker-1"),
+        ("wide_and_deep.yaml", "PSERVER", "ps-1"),
+        ("resnet_cpu.yaml", "TRAINER", "worker-1"),
+    ],
+    ids=["a worker of a PS job", "a server", "a worker of a collective job"],
+)
+async def test_a_killed_pod_is_named_as_the_cause(paddlejob: Paddlejob, yaml: str, role: str, pod: str) -> None:
+    async with training(paddlejob, yaml) as process:
+        name = yaml_name(yaml)
+        uid = (await paddlejob.json(name))["metadata"]["uid"]
+        os.kill(pods_process(uid, role, 1), signal.SIGKILL)
+        outcome = await rest_of(process)
+    assert outcome.code == 1, outcome
+    assert f"{name}-{pod} exited" in outcome.summary
+    assert "it was killed" in outcome.summary
+    assert processes_of(paddlejob.state) == []
+
+
+async def test_a_cluster_that_is_killed_in_mid_training_leaves_nothing_and_tells_the_truth(
+    paddlejob: Paddlejob,
+) -> None:
+    assert (await paddlejob("up")).code == 0
+    async with training(paddlejob, "wide_and_deep.yaml"):
+        running = json.loads((paddlejob.state / "cluster.json").read_bytes())
+        os.kill(running["pid"], signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while [pid for pid in processes_of(paddlejob.state) if not is_command(pid)]:
+                await asyncio.sleep(0.02)
+        assert (await paddlejob("up")).code == 0
+        outcome = await paddlejob("wait", yaml_name("wide_and_deep.yaml"), "--timeout", "60")
+    assert outcome.code == 1, outcome
+    assert "(Lost): the local cluster ended while it ran" in outcome.output
+
+
+def is_command(pid: int) -> bool:
+    """The command that still follows the job: it is ours, and no part of the cluster."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"paddle_operator.cli.main" in file.read()
+    except OSError:
+        return True  # gone meanwhile
+
+
+def yaml_name(yaml: str) -> str:
+    return {"wide_and_deep.yaml": "wide-ande-deep", "resnet_cpu.yaml": "resnet-cpu"}[yaml]
