@@ -16,7 +16,7 @@ from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
 
-FOLDER = Path(__file__).parent.parent / "src/paddle_operator/local"
+FOLDER = Path(__file__).parent.parent / "src/paddle_operator/local/kinds"
 SCHEMAS = FOLDER / "kubernetes_schemas.json.gz"
 DESCRIPTIONS = FOLDER / "kubernetes_descriptions.json.gz"
 
@@ -31,7 +31,7 @@ ROOTS = (
 )
 
 # What OpenAPI does not tell: the fields that are pointers in Go, so that their zero (false, 0, "") is not left out when
-# an object is stored. From k8s.io/api v0.36; tests/local/test_schema_cluster.py stores zeros in both servers.
+# an object is stored. From k8s.io/api v0.36; tests/local/served/test_schema_cluster.py stores zeros in both servers.
 POINTERS = f"""
 {META}ObjectMeta deletionGracePeriodSeconds
 {META}OwnerReference controller blockOwnerDeletion

@@ -14,10 +14,10 @@ from yarl import URL
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.custom import kind_of
-from paddle_operator.local.kinds import Kind, nothing_more
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.kinds.builtin import KINDS
+from paddle_operator.local.kinds.custom import kind_of
+from paddle_operator.local.kinds.kind import Kind, nothing_more
 from testbed.control_plane import ControlPlane
 
 MERGE = "application/merge-patch+json"

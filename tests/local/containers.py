@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_operator.local.container import Command
-from paddle_operator.local.sandbox import DEFAULT_PATH, LocalSandbox
+from paddle_operator.local.sandbox.sandbox import DEFAULT_PATH, LocalSandbox
 
 SOMEBODY = 54321  # a uid without an account, for what an ordinary user sees when root runs the tests
 SOURCES = Path(__file__).parents[2] / "src"

@@ -14,7 +14,7 @@ from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.errors import Conflict, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Object, Pod, Resource
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.server import ApiServer
 from testbed.audit import AuditLog
 from testbed.hollow import HollowNodes
 from tests.stories.stage import Stage

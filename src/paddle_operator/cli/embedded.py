@@ -21,14 +21,14 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
-from paddle_operator.local.addresses import Block
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.certificate import public_part
-from paddle_operator.local.kinds import Kind
+from paddle_operator.local.apiserver.certificate import public_part
+from paddle_operator.local.apiserver.server import LOOPBACK, ApiServer
+from paddle_operator.local.kinds.builtin import KINDS
+from paddle_operator.local.kinds.kind import Kind
 from paddle_operator.local.logs import LogFiles
-from paddle_operator.local.node import Node
-from paddle_operator.local.sandbox import machine_sandbox
-from paddle_operator.local.server import LOOPBACK, ApiServer
+from paddle_operator.local.node.addresses import Block
+from paddle_operator.local.node.node import Node
+from paddle_operator.local.sandbox.sandbox import machine_sandbox
 from paddle_operator.plan.network import PORTS_PER_JOB
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from paddle_operator.cli.state import State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Object, Resource
 from paddle_operator.local.container import ImageError
-from paddle_operator.local.images import LocalImages, last_part, register_image, registrations, without_tag
+from paddle_operator.local.images.images import LocalImages, last_part, register_image, registrations, without_tag
 
 NODES = Resource("api/v1", "nodes", Object, namespaced=False)
 DOCKERFILE = "Dockerfile"

@@ -11,8 +11,8 @@ from paddle_operator.api.crd import crd
 from paddle_operator.api.paddlejob import PaddleJobSpec
 from paddle_operator.api.rules import NAME_RULES, SPEC_RULES, Rule, problem
 from paddle_operator.kube.errors import Cause
-from paddle_operator.local.custom import kind_of
-from paddle_operator.local.kinds import Kind, Manifest
+from paddle_operator.local.kinds.custom import kind_of
+from paddle_operator.local.kinds.kind import Kind, Manifest
 
 
 def paddle_job_kind() -> Kind:

@@ -11,7 +11,7 @@ import aiohttp
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.server import ApiServer
 
 TOKEN = "a-token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}

@@ -23,8 +23,8 @@ WRITERS = 8
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.kinds.builtin import KINDS
+from paddle_operator.local.apiserver.server import ApiServer
 
 async def main():
     async with ApiServer(Path(sys.argv[1]), KINDS, token=sys.argv[2]) as server:

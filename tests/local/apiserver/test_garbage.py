@@ -8,9 +8,9 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import CONFIG_MAPS, EVENTS, Key
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.garbage import EVENTS_LIVE_SECONDS, GarbageCollector
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.garbage import EVENTS_LIVE_SECONDS, GarbageCollector
+from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.kinds.builtin import KINDS
 from testbed.clock import FakeClock
 from tests.local.apiserver.running import NAMESPACES, TOKEN, a_config_map, client_of, until
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.history import Change, Forgotten, History, Record
+from paddle_operator.local.apiserver.history import Change, Forgotten, History, Record
 
 
 def a_record(name: str, version: int, size: int = 10) -> Record:

@@ -12,14 +12,14 @@ import pytest
 
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.clock import SystemClock
-from paddle_operator.local.answers import Answer
-from paddle_operator.local.api import Api, Request
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.custom import kind_of
-from paddle_operator.local.kinds import nothing_more
-from paddle_operator.local.patches import JSON, MERGE, STRATEGIC
-from paddle_operator.local.refusals import Refusal
-from paddle_operator.local.requests import target_of
+from paddle_operator.local.apiserver.answers import Answer
+from paddle_operator.local.apiserver.api import Api, Request
+from paddle_operator.local.apiserver.patches import JSON, MERGE, STRATEGIC
+from paddle_operator.local.apiserver.refusals import Refusal
+from paddle_operator.local.apiserver.requests import target_of
+from paddle_operator.local.kinds.builtin import KINDS
+from paddle_operator.local.kinds.custom import kind_of
+from paddle_operator.local.kinds.kind import nothing_more
 from tests.conftest import say
 
 TRIES = 4000

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.local.patches import merged, patched
-from paddle_operator.local.refusals import Refusal
+from paddle_operator.local.apiserver.patches import merged, patched
+from paddle_operator.local.apiserver.refusals import Refusal
 
 MERGES: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddle_operator.local.refusals import Refusal
-from paddle_operator.local.selectors import field_test, label_test
+from paddle_operator.local.apiserver.refusals import Refusal
+from paddle_operator.local.apiserver.selectors import field_test, label_test
 
 
 def test_a_selector_of_nothing_asks_nothing() -> None:

@@ -12,9 +12,9 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key
-from paddle_operator.local import certificate
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.server import LARGEST_BODY, ApiServer, StoreError
+from paddle_operator.local.apiserver import certificate
+from paddle_operator.local.apiserver.server import LARGEST_BODY, ApiServer, StoreError
+from paddle_operator.local.kinds.builtin import KINDS
 from tests.local.apiserver.running import (
     HEADERS,
     NAMESPACES,

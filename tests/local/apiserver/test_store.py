@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.store import FILE_NAME, Store, StoreError, Table, decode
+from paddle_operator.local.apiserver.store import FILE_NAME, Store, StoreError, Table, decode
 
 
 def nothing(_: Any) -> dict[str, str]:
@@ -112,7 +112,9 @@ def test_a_folder_has_one_server(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_server_of_all_processes(tmp_path: Path) -> None:
-    program = "import sys, pathlib; from paddle_operator.local.store import Store; Store(pathlib.Path(sys.argv[1]))"
+    program = (
+        "import sys, pathlib; from paddle_operator.local.apiserver.store import Store; Store(pathlib.Path(sys.argv[1]))"
+    )
     store = Store(tmp_path)
     done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode != 0

@@ -8,9 +8,9 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Object
-from paddle_operator.local import watches
-from paddle_operator.local.history import History
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver import watches
+from paddle_operator.local.apiserver.history import History
+from paddle_operator.local.apiserver.server import ApiServer
 from testbed.clock import FakeClock, HurriedClock
 from tests.local.apiserver.running import HEADERS, SECRETS, a_config_map, asked, next_line, until
 

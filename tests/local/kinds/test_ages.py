@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddle_operator.local.ages import age, duration, latest
+from paddle_operator.local.kinds.ages import age, duration, latest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 MINUTE, HOUR, DAY = 60, 3600, 86400

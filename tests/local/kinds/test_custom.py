@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 import pytest
 
 from paddle_operator.api.crd import crd
-from paddle_operator.local import custom, tables
-from paddle_operator.local.kinds import Scale, nothing_more
+from paddle_operator.local.apiserver import tables
+from paddle_operator.local.kinds import custom
+from paddle_operator.local.kinds.kind import Scale, nothing_more
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JOBS = custom.kind_of(crd(), nothing_more)

@@ -6,8 +6,9 @@ import sys
 from typing import Any
 
 from paddle_operator.api.crd import crd
-from paddle_operator.local import builtin, custom, discovery, openapi
-from paddle_operator.local.kinds import nothing_more
+from paddle_operator.local.apiserver import discovery, openapi
+from paddle_operator.local.kinds import builtin, custom
+from paddle_operator.local.kinds.kind import nothing_more
 
 KINDS = (*builtin.KINDS, custom.kind_of(crd(), nothing_more))
 AGGREGATED = (
@@ -88,7 +89,8 @@ def test_the_texts_are_not_read_before_somebody_asks() -> None:
         "read = []\n"
         "real = gzip.decompress\n"
         "gzip.decompress = lambda data: read.append(len(data)) or real(data)\n"
-        "from paddle_operator.local import builtin, discovery, openapi\n"
+        "from paddle_operator.local.kinds import builtin\n"
+        "from paddle_operator.local.apiserver import discovery, openapi\n"
         "discovery.documents(builtin.KINDS); openapi.documents(builtin.KINDS)\n"
         "print(len(read))\n"
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.errors import Cause
-from paddle_operator.local import builtin, custom, schema
-from paddle_operator.local.kinds import Kind, Manifest, nothing_more
+from paddle_operator.local.kinds import builtin, custom, schema
+from paddle_operator.local.kinds.kind import Kind, Manifest, nothing_more
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

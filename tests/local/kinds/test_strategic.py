@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddle_operator.local import builtin, strategic
+from paddle_operator.local.kinds import builtin, strategic
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -12,12 +12,12 @@ from typing import Any
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
-from paddle_operator.local.addresses import Block
 from paddle_operator.local.container import Image, ImageError, Progress, Sandbox
 from paddle_operator.local.logs import LogFiles
-from paddle_operator.local.machine import Machine
-from paddle_operator.local.node import Node
-from paddle_operator.local.sandbox import machine_sandbox
+from paddle_operator.local.node.addresses import Block
+from paddle_operator.local.node.machine import Machine
+from paddle_operator.local.node.node import Node
+from paddle_operator.local.sandbox.sandbox import machine_sandbox
 from testbed.followed import Followed, followed
 
 PATIENCE_SECONDS = 20.0

@@ -8,8 +8,8 @@ import pytest
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import PlainConnection
-from paddle_operator.local.builtin import KINDS
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.kinds.builtin import KINDS
 from testbed.control_plane import ControlPlane
 from tests.local.node.bed import NODES, Bed, opened_bed
 

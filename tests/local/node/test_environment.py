@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from paddle_operator.local.container import Image
-from paddle_operator.local.environment import (
+from paddle_operator.local.node.environment import (
     ConfigError,
     Facts,
     command_line,
@@ -17,7 +17,7 @@ from paddle_operator.local.environment import (
     expanded,
     variables,
 )
-from paddle_operator.local.pod import ContainerSpec, LocalPod
+from paddle_operator.local.node.pod import ContainerSpec, LocalPod
 
 
 class Shelf:

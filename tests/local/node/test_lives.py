@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.container_life import Crashes, duration
+from paddle_operator.local.node.container_life import Crashes, duration
 from testbed.clock import HurriedClock
 from tests.local.node.bed import PODS, Bed, Whole, opened_bed, pod
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.hosts import Service, hosts_text, names_of
-from paddle_operator.local.pod import LocalPod
+from paddle_operator.local.node.hosts import Service, hosts_text, names_of
+from paddle_operator.local.node.pod import LocalPod
 from tests.local.node.bed import PODS, SERVICES, Bed, pod
 
 WAITS = "while :; do sleep 0.1; done"

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from paddle_operator.local.machine import Gpus, Machine
-from paddle_operator.local.placement import AddNode, Bind, Place, Unfit, placement, request_of
-from paddle_operator.local.pod import LocalPod
-from paddle_operator.local.pod_home import gpu_variables
+from paddle_operator.local.node.machine import Gpus, Machine
+from paddle_operator.local.node.placement import AddNode, Bind, Place, Unfit, placement, request_of
+from paddle_operator.local.node.pod import LocalPod
+from paddle_operator.local.node.pod_home import gpu_variables
 from paddle_operator.local.quantities import amount, in_units
 
 MACHINE = Machine(cpu=4, memory_bytes=8 * 1024**3, pods=5).amounts

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.client import Client
-from paddle_operator.local.pod import Probe
-from paddle_operator.local.probes import Count
+from paddle_operator.local.node.pod import Probe
+from paddle_operator.local.node.probes import Count
 from testbed.clock import HurriedClock
 from tests.local.node.bed import Bed, opened_bed, pod
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.addresses import Block, PodAddresses
-from paddle_operator.local.machine import Machine
+from paddle_operator.local.node.addresses import Block, PodAddresses
+from paddle_operator.local.node.machine import Machine
 from testbed.clock import HurriedClock
 from tests.local.node.bed import CONFIG_MAPS, NODES, PODS, Bed, config_map, opened_bed, pod
 

@@ -12,12 +12,12 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import Connection, PlainConnection
 from paddle_operator.kube.objects import Key, Manifest, Resource, T
-from paddle_operator.local.builtin import KINDS
+from paddle_operator.local.apiserver.server import ApiServer
 from paddle_operator.local.container import Command, Image, ImageError, Progress, StartError
+from paddle_operator.local.kinds.builtin import KINDS
 from paddle_operator.local.logs import LogFiles
-from paddle_operator.local.sandbox import PlainSandbox
-from paddle_operator.local.server import ApiServer
-from paddle_operator.local.volume_files import File
+from paddle_operator.local.node.volume_files import File
+from paddle_operator.local.sandbox.sandbox import PlainSandbox
 from testbed.faults import FaultProxy
 from tests.local.node.bed import CONFIG_MAPS, PODS, Bed, config_map, opened_bed, pod
 
@@ -144,7 +144,7 @@ async def test_a_second_request_to_stop_kills_what_does_not_end(embedded: Client
 async def test_a_node_ends_although_its_server_is_gone(
     proxy: tuple[FaultProxy, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddle_operator.local.pod_life.LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr("paddle_operator.local.node.pod_life.LAST_WORDS_SECONDS", 0.1)
     faults, token = proxy
     async with Client(faults.connection(token)) as client, opened_bed(client, tmp_path / "state", "default") as bed:
         await bed.create(pod("deaf", DEAF, terminationGracePeriodSeconds=3600))
@@ -201,7 +201,7 @@ async def test_a_full_disk_is_a_sentence_in_the_pods_status(bed: Bed, monkeypatc
     own = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     volumes = [{"name": "data", "configMap": {"name": "files"}}]
     with monkeypatch.context() as patched:
-        patched.setattr("paddle_operator.local.volumes.write_files", full)
+        patched.setattr("paddle_operator.local.node.volumes.write_files", full)
         await bed.create(pod("full", "cat /data/x", container=own, volumes=volumes))
         held = await bed.until("full", lambda pod: "No space left on device" in pod.state().get("message", ""))
         assert held.phase == "Pending"

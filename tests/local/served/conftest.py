@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.api.crd import crd
-from paddle_operator.local import builtin, custom
-from paddle_operator.local.kinds import Kind, nothing_more
-from paddle_operator.local.server import ApiServer
+from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.kinds import builtin, custom
+from paddle_operator.local.kinds.kind import Kind, nothing_more
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.credentials import ADMIN

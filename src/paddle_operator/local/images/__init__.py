@@ -1,0 +1,1 @@
+"""Images without a container engine: a Dockerfile becomes a cached environment and a layer of files."""

@@ -1,0 +1,1 @@
+"""A container as a process, without root: namespaces where the kernel allows them."""

@@ -1,0 +1,96 @@
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.local.images.layers import layer, mounts
+from paddle_operator.local.images.recipe import CannotObey, recipe
+from tests.local.image_folders import a_folder
+
+
+def made(folder: Path, layers: Path, *lines: str) -> Path:
+    (folder / "Dockerfile").write_text("\n".join(["FROM a", *lines]))
+    read = recipe(folder / "Dockerfile", {}, lambda _: None)
+    return layer(read.copies, read.folders, layers)
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return a_folder(tmp_path / "demo", "", **{"app/train__py": "train", "app/deep/data": "1", "notes__md": "notes"})
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Path:
+    return tmp_path / "layers"
+
+
+def test_a_folder_is_copied_by_what_is_in_it_and_a_file_by_its_name(folder: Path, layers: Path) -> None:
+    found = made(
+        folder, layers, "WORKDIR /w", "COPY app /app", "COPY notes.md .", "COPY notes.md /one.md", "COPY app/* /all/"
+    )
+    assert files_of(found) == {
+        "all/data": "1",
+        "all/train.py": "train",
+        "app/deep/data": "1",
+        "app/train.py": "train",
+        "one.md": "notes",
+        "w/notes.md": "notes",
+    }
+
+
+def test_modes_and_links_are_kept_and_chmod_is_obeyed(folder: Path, layers: Path) -> None:
+    (folder / "app/run").write_text("")
+    (folder / "app/run").chmod(0o750)
+    (folder / "app/link").symlink_to("train.py")
+    found = made(folder, layers, "COPY app /app", "COPY --chmod=700 notes.md /")
+    assert (found / "app/run").stat().st_mode & 0o777 == 0o750
+    assert os.readlink(found / "app/link") == "train.py"
+    assert (found / "notes.md").stat().st_mode & 0o777 == 0o700
+
+
+def test_add_unpacks_an_archive_and_copy_does_not(folder: Path, layers: Path) -> None:
+    with tarfile.open(folder / "data.tar.gz", "w:gz") as archive:
+        archive.add(folder / "notes.md", "inner/notes.md")
+    found = made(folder, layers, "ADD data.tar.gz /data", "COPY data.tar.gz /raw/")
+    assert (found / "data/inner/notes.md").read_text() == "notes"
+    assert (found / "raw/data.tar.gz").is_file()
+
+
+def test_dockerignore_leaves_out_what_it_names_and_keeps_its_exceptions(folder: Path, layers: Path) -> None:
+    (folder / ".dockerignore").write_text("# why\n**/*.md\napp/deep/*\n!app/deep/kept\nDockerfile\n.dockerignore\n")
+    (folder / "app/deep/kept").write_text("2")
+    assert files_of(made(folder, layers, "COPY . /app")) == {"app/app/deep/kept": "2", "app/app/train.py": "train"}
+
+
+def test_the_same_files_are_the_same_layer_and_changed_ones_another(folder: Path, layers: Path) -> None:
+    first = made(folder, layers, "COPY app /app")
+    assert made(folder, layers, "COPY app /app") == first
+    (folder / "app/train.py").write_text("other")
+    second = made(folder, layers, "COPY app /app")
+    assert second != first
+    assert (first / "app/train.py").read_text() == "train"
+    assert sorted(layers.iterdir()) == sorted([first, second])  # nothing half made is left
+
+
+@pytest.mark.parametrize("source", ["missing", "*.none", "../demo-2"])
+def test_a_source_that_is_not_in_the_folder_is_refused_with_its_line(folder: Path, layers: Path, source: str) -> None:
+    with pytest.raises(CannotObey, match=r"Dockerfile:2: COPY .* cannot be obeyed: ") as refused:
+        made(folder, layers, f"COPY {source} /x")
+    assert source in str(refused.value)
+    assert not layers.exists()
+
+
+def test_a_layer_owns_its_folders_and_shares_those_of_the_machine(folder: Path, layers: Path) -> None:
+    lines = ["WORKDIR /work/here", "COPY app /opt/app", "COPY notes.md /usr/bin/notes", "COPY notes.md /etc/new/"]
+    found = made(folder, layers, *lines)
+    assert {mount.target: str(mount.source.relative_to(found)) for mount in mounts(found)} == {
+        "/etc/new": "etc/new",
+        "/opt/app": "opt/app",
+        "/usr/bin/notes": "usr/bin/notes",
+        "/work": "work",
+    }
