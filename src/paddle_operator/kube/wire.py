@@ -18,7 +18,7 @@ from paddle_operator.kube.objects import Change, ListMeta, Manifest, Meta, Objec
 _UNFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # An API server takes JSON that is nested 10,000 deep, and a CRD without rules stores it. With Python's 1,000 such an
 # object could not even be skipped, and would hide all others.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 25_000))
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 15_000))  # at 24,000 msgspec overflowed the stack
 
 
 class Unreadable(msgspec.Struct, frozen=True):

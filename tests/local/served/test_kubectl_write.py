@@ -113,6 +113,7 @@ async def test_what_create_makes_of_flags_goes_through_a_file(embedded: Served, 
     straight = await embedded.kubectl_done("create", *what)
     assert straight.returncode == 1
     assert "accepted media types include: application/json" in straight.stderr
+    assert "add --dry-run=client -o yaml and pipe that into kubectl apply -f -" in straight.stderr
     text = await embedded.kubectl("create", *what, "--dry-run=client", "-o", "yaml")
     assert "created" in await embedded.kubectl("apply", "--filename=-", stdin=text)
 

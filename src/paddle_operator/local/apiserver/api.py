@@ -66,6 +66,11 @@ class Request:
 
 Outcome = Answer | Watch | LogWish
 
+WITHOUT_PROTOBUF = (
+    "the local cluster reads no protobuf, which kubectl sends where it makes an object of flags: "
+    "add --dry-run=client -o yaml and pipe that into kubectl apply -f -"
+)
+
 
 class Api:
     """Everything between HTTP and the store."""
@@ -270,7 +275,11 @@ def wants_table(accept: str) -> bool:
 
 def _decoded(request: Request, what: str) -> Any:
     if request.content_type not in ("", JSON):
-        raise Refusal(415, f"the body of the request was in an unknown format - accepted media types include: {JSON}")
+        raise Refusal(
+            415,
+            f"the body of the request was in an unknown format - accepted media types include: {JSON}"
+            + (f"; {WITHOUT_PROTOBUF}" if request.content_type.endswith("protobuf") else ""),
+        )
     try:
         return read_json(request.body)
     except UNREADABLE as problem:
