@@ -14,6 +14,7 @@ import msgspec
 from bench.bed import Bed, ProgramError
 from bench.figures import FIGURES, NAMESPACES, QUICK, Samples, Size
 from bench.loads import LARGE, LOADS, NAMESPACE, ROUNDS, behind, load
+from bench.local import local
 from bench.ranges import ranges
 from bench.table import Row, rows, table, verdict
 from testbed.assets import binaries, kubernetes_version
@@ -25,7 +26,8 @@ from testbed.toolchain import AssetsError
 LONGEST_SECONDS = 60 * 60.0  # half of it on two cores that have nothing else to do
 BEHIND = "behind"
 OF_LOADS = (*(f"load-{name}" for name in LOADS), BEHIND)
-NAMES = (*FIGURES, *OF_LOADS)
+LOCAL, LOCAL_ROUNDS = "local", 5
+NAMES = (*FIGURES, LOCAL, *OF_LOADS)
 
 
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -64,6 +66,8 @@ class Measuring:
         async with asyncio.timeout(LONGEST_SECONDS):
             if any(name in FIGURES for name in self._figures):
                 await self._on_a_quiet_bed()
+            if LOCAL in self._figures:
+                self._measured(LOCAL, await local(self.progress, self._rounds_of(LOCAL_ROUNDS)))
             await self._loads()
 
     async def _on_a_quiet_bed(self) -> None:

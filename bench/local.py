@@ -1,0 +1,127 @@
+"""What does local mode add to starting the same processes by a shell script? And how fast is its API server?
+
+The job is four processes that each sleep for a second, so that all else is overhead: the command's own start, API
+server, operator, node, sandboxes, and their end. No Paddle is involved: it would only add noise.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.program import IN_FLIGHT, resident_megabytes
+from bench.table import number
+from paddle_operator.kube.client import Client
+from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.objects import CONFIG_MAPS
+from testbed.progress import Progress
+
+PROGRAM = "import time; time.sleep(1)"
+COMMAND = [sys.executable, "-c", PROGRAM]
+PROCESSES = 4
+OBJECTS = 4_000
+START_SECONDS = 60.0
+IMAGE = "bench:v1"
+PADDLEJOB = (sys.executable, "-m", "paddle_operator.cli.main")
+
+Samples = dict[str, list[float]]
+
+
+def job() -> dict[str, Any]:
+    container = {"name": "paddle", "image": IMAGE, "command": COMMAND}
+    template = {"spec": {"containers": [container]}}
+    return {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "metadata": {"name": "bench"},
+        "spec": {"worker": {"replicas": PROCESSES, "template": template}},
+    }
+
+
+async def local(progress: Progress, rounds: int) -> Samples:
+    samples: Samples = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.yaml"
+        path.write_text(yaml.safe_dump(job()))
+        for turn in range(rounds):
+            script, ours = await timed(by_script()), await timed(by_command(folder, path))
+            told = {"script": script, "paddlejob": ours, "overhead": ours - script}
+            told |= await of_a_cluster(folder)
+            for name, value in told.items():
+                samples[f"local_{name}"].append(value)
+            figures = ", ".join(f"{name} {number(value)}" for name, value in told.items())
+            progress.say(f"local, round {turn + 1} of {rounds}: {figures}")
+    return samples
+
+
+async def timed(work: Any) -> float:
+    began_at = time.monotonic()
+    await work
+    return time.monotonic() - began_at
+
+
+async def by_script() -> None:
+    line = " & ".join([f"'{sys.executable}' -c '{PROGRAM}'"] * PROCESSES)
+    await done(await asyncio.create_subprocess_exec("sh", "-c", f"{line} & wait"))
+
+
+async def by_command(folder: str, path: Path) -> None:
+    await done(await paddlejob(folder, "run", str(path), "--python", sys.executable))
+
+
+async def paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
+    environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    return await asyncio.create_subprocess_exec(
+        *PADDLEJOB,
+        *arguments,
+        env=environment | {"PADDLEJOB_STATE": f"{folder}/state"},
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+
+
+async def done(process: asyncio.subprocess.Process) -> None:
+    if code := await process.wait():
+        raise RuntimeError(f"the process ended with {code}")
+
+
+async def of_a_cluster(folder: str) -> dict[str, float]:
+    """Memory of a cluster that runs, and how many small objects a second its API server takes from another process."""
+    await done(await paddlejob(folder, "up"))
+    running = announced(folder)
+    try:
+        resident = resident_megabytes(running["pid"])
+        async with Client(PlainConnection(running["url"], running["token"]), in_flight=IN_FLIGHT) as client:
+            rate = await creates_a_second(client)
+    finally:
+        os.kill(running["pid"], signal.SIGTERM)
+        await done(await paddlejob(folder, "down", "--purge"))
+    return {"resident": resident, "creates": rate}
+
+
+def announced(folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "state/cluster.json").read_bytes())
+    return found
+
+
+async def creates_a_second(client: Client) -> float:
+    numbers = iter(range(OBJECTS))
+
+    async def create() -> None:
+        for number_ in numbers:
+            metadata = {"name": f"bench-{number_}", "namespace": "default"}
+            manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
+            await client.create(CONFIG_MAPS, manifest)
+
+    began_at = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(create())
+    return OBJECTS / (time.monotonic() - began_at)
