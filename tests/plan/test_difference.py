@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.plan.difference import MOST_AT_ONCE
+from paddle_operator.plan.difference import FEW, MOST_AT_ONCE
 from paddle_operator.plan.job import plan
 from paddle_operator.plan.names import CONTRACT
 from paddle_operator.plan.views import Children
@@ -47,6 +47,16 @@ def test_everything_is_made_at_once_services_first_then_a_role_after_the_other()
         [(PODS, "mnist-worker-0"), (PODS, "mnist-worker-1")],
         [(PODS, "mnist-heter-0")],
     ]
+
+
+def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
+    """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
+    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).children_first
+    assert not plan(a_job(workers=FEW + 1), Children(), T0).children_first
+    known = a_job(workers=2)
+    known = told_so(known, plan(known, Children(), T0).status)
+    assert not plan(known, Children(), T0).children_first
+    assert not plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).children_first
 
 
 def test_what_is_there_is_not_made_again() -> None:

@@ -21,7 +21,7 @@ from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource, T
 from paddle_operator.kube.queue import Lane, Queue
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
@@ -32,6 +32,7 @@ from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, 
 log = logging.getLogger(__name__)
 
 WRITES_OF_A_JOB = 32  # at once: fewer than the client sends, so that a small job is not behind a large one
+LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
 # A pass costs about 10 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the
@@ -51,7 +52,7 @@ class Settings:
     namespace: str = ""  # empty is all of them
     etcd: str = ""
     port_range: range = range(35000, 65000)
-    workers: int = 16
+    workers: int = 32
 
 
 class Memory:
@@ -101,6 +102,7 @@ class PaddleJobs:
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = ports or PortBlocks.of(self._settings.port_range)
         self._memory: dict[str, Memory] = {}
+        self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue("paddlejob", self._clock)
         self.controller = Controller(
@@ -142,6 +144,9 @@ class PaddleJobs:
         memory.look_at(job)
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
         (self._counters_wait.add if desired.counters_wait else self._counters_wait.discard)(job.uid)
+        if desired.children_first:
+            await self._carry_out(job, desired, memory)
+            return desired.wake_at
         await self._tell(job, desired.news)
         try:
             await self._write_status(job, desired.status, memory)
@@ -190,9 +195,12 @@ class PaddleJobs:
         refused: set[Resource[Any]] = set()  # kinds of which the API server takes no more for now
         for wave in desired.waves:
             writes = iter(wave)
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(WRITES_OF_A_JOB, len(wave))):
-                    group.create_task(self._send(writes, job, memory, refused))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(WRITES_OF_A_JOB, len(wave))):
+                        group.create_task(self._send(writes, job, memory, refused))
+            except BaseExceptionGroup as failed:
+                raise first_of(failed) from None  # the controller knows what a Conflict is, and no group of them
 
     async def _send(self, writes: Iterator[Write], job: Job, memory: Memory, refused: set[Resource[Any]]) -> None:
         """One after the other, as many as are left; a few of us share them."""
@@ -216,10 +224,14 @@ class PaddleJobs:
         try:
             created = await self._client.create(write.kind, write.manifest)
         except AlreadyExists:
-            created = await self._client.get(write.kind, write.key)
-            if created.metadata.owner_uid != job.uid:
+            there = await self._found(write.kind, write.key)
+            if there is None:  # gone since: look again
+                self.queue.add(job.key)
+                return True
+            if there.metadata.owner_uid != job.uid:
                 self._refused(memory, place, *TAKEN, job)
                 return True
+            created = there
         except (Forbidden, Invalid, NotFound) as error:
             reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
             self._refused(memory, place, reason, error.status.message, job)
@@ -232,9 +244,8 @@ class PaddleJobs:
     async def _is_free(self, kind: Resource[Any], key: Key, job: Job, memory: Memory) -> bool:
         """Nobody has the name, or the job itself."""
         place = (kind.plural, key)
-        try:
-            found = await self._client.get(kind, key)
-        except NotFound:
+        found = await self._found(kind, key)
+        if found is None:
             memory.refusals.pop(place, None)
             memory.tries.pop(place, None)
             return True
@@ -243,6 +254,12 @@ class PaddleJobs:
             return True
         self._refused(memory, place, *TAKEN, job)
         return False
+
+    async def _found(self, kind: Resource[T], key: Key) -> T | None:
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return None
 
     def _refused(self, memory: Memory, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:
         tries = memory.tries[place] = memory.tries.get(place, 0) + 1
@@ -270,12 +287,18 @@ class PaddleJobs:
 
     async def _delete_all(self, write: DeleteAll) -> None:
         informer = self._informer_of(write.kind)
-        for left in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
-            stays = left.metadata.deletion_timestamp and left.metadata.resource_version
-            informer.deleted(left.key, left.uid, left if stays else None)
+        async with self._large_answers:
+            for left in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
+                stays = left.metadata.deletion_timestamp and left.metadata.resource_version
+                informer.deleted(left.key, left.uid, left if stays else None)
 
     def _informer_of(self, kind: Resource[Any]) -> Informer[Any, Any]:
         return next(each for each in self.informers if each.kind is kind)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def difference(old: Any, new: Any) -> dict[str, Any]:

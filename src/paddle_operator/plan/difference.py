@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from paddle_operator.api.paddlejob import Intranet, Role
@@ -9,7 +10,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Resou
 from paddle_operator.plan.clean_up import one_by_one, removed
 from paddle_operator.plan.contract import Contract
 from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key
+from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key, pod_name
 from paddle_operator.plan.network import service
 from paddle_operator.plan.pods import PodMaker, config_map
 from paddle_operator.plan.status import HELD_BACK
@@ -17,7 +18,8 @@ from paddle_operator.plan.views import NAME_TAKEN, Job
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import Create, Delete, Patch, Write
 
-MOST_AT_ONCE = 500  # pods that one pass makes: a job of 5,000 takes ten, and its manifests never fill the memory
+MOST_AT_ONCE = 2000  # pods that one pass makes: between two of them the counters are told
+FEW = 32  # writes that are soon done: not worth a status of their own
 
 
 def waves(*steps: Iterable[Write]) -> tuple[tuple[Write, ...], ...]:
@@ -48,7 +50,11 @@ def superfluous(world: World) -> Iterator[Write]:
 
 def missing_services(world: World, now: datetime) -> list[Write]:
     free = _not_refused(world, SERVICES.plural, world.without_service, now)
-    return [Create(SERVICES, service(world.job, role, index)) for role, index in free[:MOST_AT_ONCE]]
+    job = world.job
+    return [
+        Create(SERVICES, pod_key(job.key, role, index), partial(service, job, role, index))
+        for role, index in free[:MOST_AT_ONCE]
+    ]
 
 
 def missing_pods(world: World, etcd: str, now: datetime) -> Iterator[list[Write]]:
@@ -60,8 +66,11 @@ def missing_pods(world: World, etcd: str, now: datetime) -> Iterator[list[Write]
     for role, wanted in world.spec.roles.items():
         maker = PodMaker(world.job, role, wanted, etcd=etcd)
         places = [index for each, index in free if each is role]
-        indexes = [index for index in places if pod_key(world.job.key, role, index).name not in taken]
-        yield [Create(PODS, maker.pod(index)) for index in indexes[:MOST_AT_ONCE]]
+        indexes = [index for index in places if pod_name(world.job.key, role, index) not in taken]
+        yield [
+            Create(PODS, pod_key(world.job.key, role, index), partial(maker.pod, index))
+            for index in indexes[:MOST_AT_ONCE]
+        ]
         if len(indexes) > MOST_AT_ONCE:
             return  # the echo of these brings the next pass, and the next roles come after this one
 
@@ -84,7 +93,7 @@ def barrier(world: World, shared: Contract, now: datetime) -> list[Write]:
     """As soon as every address is known. Pods that the Go operator made know nothing of what it would say."""
     if not all(pod.ours for pod in world.pods()) or barrier_is_refused(world, now):
         return []
-    return [Create(CONFIG_MAPS, config_map(world.job, shared))]
+    return [Create(CONFIG_MAPS, world.job.key, partial(config_map, world.job, shared))]
 
 
 def claims(world: World, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], Key], ...]:

@@ -17,6 +17,7 @@ from paddle_operator.api.paddlejob import (
 from paddle_operator.plan.clean_up import clean_up
 from paddle_operator.plan.contract import Contract, contract
 from paddle_operator.plan.difference import (
+    FEW,
     awakened,
     barrier,
     barrier_is_refused,
@@ -209,7 +210,15 @@ def run(world: World, known: Endpoints | None, around: Surroundings, now: dateti
     elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
         steps.append(awakened(world, known.digest))
     wake_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
-    return Plan(status, waves(*steps), tuple(news), wake_at, claims=claims(world, pods))
+    few_pods = any(pods) and sum(map(len, steps)) <= FEW
+    return Plan(
+        status,
+        waves(*steps),
+        tuple(news),
+        wake_at,
+        children_first=few_pods and not job.status.phase,
+        claims=claims(world, pods),
+    )
 
 
 def lacking(world: World, around: Surroundings) -> Obstacle | None:

@@ -1,6 +1,7 @@
 """What a plan wants done: Create, Patch, Delete, each so that doing it twice does no harm."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -10,13 +11,15 @@ from paddle_operator.kube.objects import Key, Manifest, Resource
 
 @dataclass(frozen=True)
 class Create:
+    """The manifest is made when it is sent: those of thousands of pods are never there at once."""
+
     kind: Resource[Any]
-    manifest: Manifest
+    key: Key
+    make: Callable[[], Manifest] = field(compare=False, repr=False)
 
     @property
-    def key(self) -> Key:
-        metadata = self.manifest["metadata"]
-        return Key(metadata["namespace"], metadata["name"])
+    def manifest(self) -> Manifest:
+        return self.make()
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,13 @@ class Plan:
     """The status goes out first; then wave after wave, each concurrently; the news with the status.
 
     The names in `claims` must be free or the job's own: where somebody else has one, no wave goes out.
+    With `children_first` only the waves go out: nothing can be lost yet, and the pass that follows them knows more.
     """
 
     status: PaddleJobStatus
     waves: tuple[tuple[Write, ...], ...] = ()
     news: tuple[News, ...] = ()
     wake_at: datetime | None = None
+    children_first: bool = False
     counters_wait: bool = False  # the status is that of before, since only counters have changed
     claims: tuple[tuple[Resource[Any], Key], ...] = ()
