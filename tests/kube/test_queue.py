@@ -207,3 +207,12 @@ class QueueLife(RuleBasedStateMachine):
 
 TestQueueLife = QueueLife.TestCase
 TestQueueLife.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+async def test_a_key_that_comes_later_comes_in_its_lane() -> None:
+    clock = FakeClock()
+    queue: Queue[str] = Queue("test", clock)
+    queue.add_after("patient", 1, Lane.RELIST)
+    queue.add_after("hasty", 2)
+    await clock.advance(3)
+    assert [await queue.take(), await queue.take()] == ["hasty", "patient"]

@@ -31,7 +31,8 @@ from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, 
 
 log = logging.getLogger(__name__)
 
-WRITES_OF_A_JOB = 32  # at once: fewer than the client sends, so that a small job is not behind a large one
+WRITES_OF_A_JOB = 32  # at once: half of what the client sends, so that a small job is not behind a large one
+WRITES_OF_ALL_JOBS = 128  # at once or waiting to be sent; each is a task, and a job has two at least
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
@@ -52,7 +53,7 @@ class Settings:
     namespace: str = ""  # empty is all of them
     etcd: str = ""
     port_range: range = range(35000, 65000)
-    workers: int = 32
+    workers: int = 64
 
 
 class Memory:
@@ -102,6 +103,7 @@ class PaddleJobs:
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = ports or PortBlocks.of(self._settings.port_range)
         self._memory: dict[str, Memory] = {}
+        self._writing = 0  # jobs whose writes are on their way
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue("paddlejob", self._clock)
@@ -123,17 +125,19 @@ class PaddleJobs:
             self._memory.pop(changed.uid, None)
             self._counters_wait.discard(changed.uid)
             self._ports.forget(changed.uid)
-        self.queue.add(changed.key, lane)
+        asked = old is None or new is None or old.asks != new.asks  # and not only told, as our own status is
+        self.queue.add(changed.key, lane if asked else Lane.RELIST)
 
-    def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, lane: Lane) -> None:
+    def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, _: Lane) -> None:
+        """What somebody has just asked for goes before what pods do: in a storm, jobs without pods come first."""
         owners = {each.owner_uid for each in (old, new) if each}  # two, where somebody gave it another
         for job in (job for uid in owners for job in self._job_of_uid[uid]):
             size = job.spec.total if job.spec else 0
             rest = min(size * self.queue.busy * REST_PER_POD_SECONDS, LONGEST_REST_SECONDS)
             if rest < SHORTEST_REST_SECONDS:
-                self.queue.add(job.key, lane)
+                self.queue.add(job.key, Lane.RELIST)
             else:
-                self.queue.add_after(job.key, rest)
+                self.queue.add_after(job.key, rest, Lane.RELIST)
 
     async def reconcile(self, key: Key) -> datetime | None:
         """Bring one job nearer to its plan; the answer is when to look again if no event comes first."""
@@ -193,14 +197,18 @@ class PaddleJobs:
             if not await self._is_free(kind, key, job, memory):
                 return
         refused: set[Resource[Any]] = set()  # kinds of which the API server takes no more for now
-        for wave in desired.waves:
-            writes = iter(wave)
-            try:
+        self._writing += 1
+        try:
+            for wave in desired.waves:
+                share = max(2, WRITES_OF_ALL_JOBS // self._writing)
+                writes = iter(wave)
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(min(WRITES_OF_A_JOB, len(wave))):
+                    for _ in range(min(WRITES_OF_A_JOB, share, len(wave))):
                         group.create_task(self._send(writes, job, memory, refused))
-            except BaseExceptionGroup as failed:
-                raise first_of(failed) from None  # the controller knows what a Conflict is, and no group of them
+        except BaseExceptionGroup as failed:
+            raise first_of(failed) from None  # the controller knows what a Conflict is, and no group of them
+        finally:
+            self._writing -= 1
 
     async def _send(self, writes: Iterator[Write], job: Job, memory: Memory, refused: set[Resource[Any]]) -> None:
         """One after the other, as many as are left; a few of us share them."""

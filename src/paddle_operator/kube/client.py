@@ -86,7 +86,7 @@ class Client:
         self,
         connection: Connection,
         *,
-        in_flight: int = 48,
+        in_flight: int = 64,
         answer_seconds: float = ANSWER_SECONDS,
         fence: Callable[[], None] | None = None,
         clock: Clock | None = None,

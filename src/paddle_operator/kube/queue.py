@@ -73,10 +73,10 @@ class Queue(Generic[K]):
             self._metrics.depth.set(len(self))
             self._wake_one()
 
-    def add_after(self, key: K, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float, lane: Lane = Lane.LIVE) -> None:
         """Add the key later; of two such wishes the earlier one counts."""
         if seconds <= 0:
-            self.add(key)
+            self.add(key, lane)
             return
         if self._closed:
             return
@@ -85,7 +85,7 @@ class Queue(Generic[K]):
             if earlier[0] <= when:
                 return
             earlier[1].cancel()
-        self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key)))
+        self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))
 
     def retry(self, key: K) -> float:
         """Add the key after its own back-off and not before the queue's turn; returns the seconds until then."""
@@ -150,9 +150,9 @@ class Queue(Generic[K]):
         self._metrics.depth.set(len(self))
         return key
 
-    def _timer_rang(self, key: K) -> None:
+    def _timer_rang(self, key: K, lane: Lane) -> None:
         del self._timers[key]
-        self.add(key)
+        self.add(key, lane)
 
     def _wake_one(self) -> None:
         while self._takers:
