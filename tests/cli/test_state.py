@@ -41,6 +41,8 @@ def test_a_file_that_a_killed_cluster_left_misleads_nobody(state: State) -> None
     (state.folder / "cluster.json").write_bytes(left)
     assert state.running() is None
     assert state.last() == CLUSTER
+    with state.held():
+        assert state.running() is None, "the killed one is not taken for who has the folder now"
 
 
 def test_a_folder_has_one_cluster_at_a_time(state: State) -> None:

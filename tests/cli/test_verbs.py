@@ -85,6 +85,17 @@ async def test_a_killed_cluster_leaves_no_process_and_tells_the_truth_afterwards
     assert "exited 137 (Lost): the local cluster ended while it ran" in outcome.output
 
 
+async def test_a_job_of_a_killed_cluster_is_deleted_while_none_runs(paddlejob: Paddlejob, tmp_path: Path) -> None:
+    await paddlejob("up")
+    await paddlejob("run", "--detach", *a_program(tmp_path, FOR_EVER))
+    async with paddlejob.started("logs", "-f", "tiny") as following:
+        assert following.stdout
+        await asyncio.wait_for(following.stdout.readline(), 30)
+    os.kill(json.loads((paddlejob.state / "cluster.json").read_bytes())["pid"], signal.SIGKILL)
+    assert (await paddlejob("delete", "tiny")).output == "tiny deleted\n"
+    assert (await paddlejob("get")).errors == "No PaddleJobs found in namespace default.\n"
+
+
 async def test_everything_is_forgotten_when_asked_to(paddlejob: Paddlejob, tmp_path: Path) -> None:
     await paddlejob("run", *a_program(tmp_path, HELLO))
     assert f"{paddlejob.state} is deleted" in (await paddlejob("down", "--purge")).output

@@ -8,13 +8,15 @@ import typer
 
 from paddle_operator.cli.apply import removed
 from paddle_operator.cli.documents import CannotBeUsed, is_job, read
+from paddle_operator.cli.logs import pods_of
 from paddle_operator.cli.options import with_target
 from paddle_operator.cli.screens import say, warn
 from paddle_operator.cli.target import Target
-from paddle_operator.kube.client import Scope
+from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
-from paddle_operator.kube.objects import Key
+from paddle_operator.kube.objects import PODS, Key
 from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
+from paddle_operator.plan.views import Job
 
 
 @with_target
@@ -43,6 +45,12 @@ def _named_in(file: Path) -> list[str]:
     return [each["metadata"]["name"] for each in read(file.read_text(), str(file)) if is_job(each)]
 
 
+async def forget_pods(client: Client, job: Job) -> None:
+    """Where no node runs, there is nobody to say that a pod has ended; and none of them has a process."""
+    for pod in await pods_of(client, job):
+        await client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)
+
+
 async def _delete(target: Target, names: list[str], *, wait: bool, missing_is_fine: bool) -> None:
     async with target.client() as client:
         namespace = target.namespace_of(client)
@@ -56,6 +64,8 @@ async def _delete(target: Target, names: list[str], *, wait: bool, missing_is_fi
                     raise
                 warn(f"{name} is not there")
                 continue
+            if target.is_asleep:
+                await forget_pods(client, job)
             if wait:
                 await removed(client, job)
             else:

@@ -109,6 +109,7 @@ class State:
         with self._lock.open("ab") as lock:
             if not _locked(lock.fileno()):
                 raise AlreadyRuns(f"another process has the cluster of {self.folder}")
+            self._cluster.unlink(missing_ok=True)  # of one that was killed: whoever only looks would be taken for it
             try:
                 yield
             finally:

@@ -40,6 +40,11 @@ class Target:
         path = self.kubeconfig or Path(os.environ.get("KUBECONFIG", ""))
         return self.context is None and path.absolute() == self.state.kubeconfig
 
+    @property
+    def is_asleep(self) -> bool:
+        """The embedded cluster does not run: what is stored can be looked at, and nobody acts on it."""
+        return self.is_embedded and self.state.running() is None
+
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         """Raises KubeError where the cluster cannot be reached."""
