@@ -99,6 +99,36 @@ async def test_what_cannot_be_run_is_refused_in_one_sentence(
     assert "Traceback" not in outcome.errors
 
 
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("worker.template.spec.containers.0.resources.requests.cpu=640", "Insufficient cpu"),
+        ("worker.template.spec.containers.0.name=No_Name", "tiny-worker-0"),
+    ],
+    ids=["more than the machine has", "pods that the API server refuses"],
+)
+async def test_a_job_that_can_never_start_is_not_waited_for(
+    paddlejob: Paddlejob, tmp_path: Path, setting: str, sentence: str
+) -> None:
+    outcome = await paddlejob("run", *a_program(tmp_path, HELLO), "--set", setting)
+    assert outcome.code == 1, outcome
+    assert "tiny cannot start here: " in outcome.errors
+    assert sentence in outcome.errors
+
+
+async def test_a_job_that_was_under_way_before_is_left_so_by_ctrl_c(paddlejob: Paddlejob, tmp_path: Path) -> None:
+    arguments = a_program(tmp_path, FOR_EVER)
+    await paddlejob("run", "--detach", *arguments)
+    async with paddlejob.started("run", *arguments) as process:
+        assert process.stdout
+        while b"| started" not in await process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert process.returncode == 130
+    assert (await paddlejob.json("tiny"))["status"]["phase"] == "Running"
+
+
 async def test_a_rehearsal_shows_what_would_be_applied_and_keeps_nothing(paddlejob: Paddlejob) -> None:
     outcome = await paddlejob("run", EXAMPLES / "wide_and_deep.yaml", "--dry-run", "--set", "worker.replicas=3")
     assert outcome.code == 0, outcome
@@ -119,6 +149,19 @@ async def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(paddlejob: 
     assert b"stopping: the pods are told to end; Ctrl-C again ends them at once" in errors
     assert processes_of(paddlejob.state) == []
     assert (await paddlejob("get")).errors == "No PaddleJobs found in namespace default.\n"
+
+
+async def test_output_that_nobody_reads_ends_the_command_without_a_complaint(
+    paddlejob: Paddlejob, tmp_path: Path
+) -> None:
+    async with paddlejob.started("run", *a_program(tmp_path, FOR_EVER)) as process:
+        assert process.stdout
+        await process.stdout.readline()
+        process.stdout._transport.close()  # type: ignore[attr-defined]
+        assert process.stderr
+        errors = await asyncio.wait_for(process.stderr.read(), 60)
+        await process.wait()
+    assert (process.returncode, b"Traceback" in errors, b"ignored" in errors) == (141, False, False), errors
 
 
 async def test_ctrl_c_twice_does_not_wait_for_the_grace(paddlejob: Paddlejob, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from paddle_operator import __version__
 from testbed.assets import Binaries
 from tests.support.paddlejob import Paddlejob, processes_of
 from tests.support.programs import a_program
@@ -134,6 +135,20 @@ async def test_kubectl_finds_the_cluster_by_the_kubeconfig(
         control_plane_binaries.kubectl, "--kubeconfig", path, "get", "pdj", "-o", "name", stdout=asyncio.subprocess.PIPE
     )
     assert (await kubectl.communicate())[0] == b"paddlejob.batch.paddlepaddle.org/tiny\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["frobnicate"], ["run"], ["run", "x.yaml", "--nope"], ["wait", "x", "--timeout", "soon"]]
+)
+async def test_a_command_line_that_cannot_be_used_is_told_so(paddlejob: Paddlejob, arguments: list[str]) -> None:
+    outcome = await paddlejob(*arguments)
+    assert outcome.code == 2
+    assert "Usage: " in outcome.errors + outcome.output
+    assert "Traceback" not in outcome.errors
+
+
+async def test_the_version_is_told(paddlejob: Paddlejob) -> None:
+    assert (await paddlejob("--version")).output == f"{__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,11 @@ def test_the_job_ended_when_its_cause_did() -> None:
 def test_a_failure_is_told_with_what_its_code_means(ended: dict[str, Any], sentence: str) -> None:
     job = a_job(workers=1)
     assert told(a_pod(job, "worker", 0, phase="Failed", **ended)) == f"mnist-worker-0 {sentence}"
+
+
+def test_a_container_that_could_not_be_started_is_told_in_the_engines_own_words() -> None:
+    words = 'exec: "pyhton": executable file not found in $PATH'
+    pod = a_pod(
+        a_job(workers=1), "worker", 0, phase="Failed", exit_code=128, exit_reason="StartError", exit_message=words
+    )
+    assert told(pod) == f"mnist-worker-0 exited 128 (StartError): {words}"

@@ -164,6 +164,10 @@ CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
         for word in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
     ),
     (
+        {"waiting": "CreateContainerError", "waiting_message": "no command specified"},
+        ("ContainerCannotBeMade", "mnist-worker-1: no command specified"),
+    ),
+    (
         {"waiting": "CrashLoopBackOff", "waiting_message": "back-off 10s", "restarts": 3},
         ("ContainerCrashes", "mnist-worker-1 has crashed 3 times: back-off 10s"),
     ),

@@ -135,6 +135,7 @@ def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "restarts": 0,
         "exit_code": None,
         "exit_reason": "",
+        "exit_message": "",
         "failed_container": "",
         "finished_at": None,
     } | told

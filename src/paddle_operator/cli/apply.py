@@ -12,6 +12,7 @@ from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
 from paddle_operator.plan.views import Job
 
 CLUSTER_WIDE = frozenset({"PersistentVolume", "Namespace", "Node"})
+UNDER_WAY = "is under way already: following it"
 PLURALS = {"PodGroup": "podgroups"}
 
 
@@ -60,7 +61,7 @@ async def submit(client: Client, job: Document) -> tuple[Job, str]:
         await removed(client, found)
         return job_view(await client.create(PADDLE_JOBS, job, strict=True)), "run again: the one before had finished"
     if found.metadata.deletion_timestamp is None and within(job.get("spec"), stored.get("spec")):
-        return found, "under way already: following it"
+        return found, UNDER_WAY
     raise CannotBeUsed(
         f"{key} is {found.status.phase or 'Pending'} with another spec: "
         f"delete it first (paddlejob delete {key.name}), or give this one another name (--name)"

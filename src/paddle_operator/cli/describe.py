@@ -36,6 +36,7 @@ async def _describe(target: Target, name: str) -> None:
         pods = [dict(each) for each in await client.manifests(PODS, Scope(key.namespace, labels=labels))]
         events = await events_about(client, key.namespace, name)
         contract = await _contract(client, key)
+        target.tell_if_asleep((job.get("status") or {}).get("phase", ""))
     say("\n".join(page(job, pods, events, contract, datetime.now(UTC))))
 
 

@@ -28,7 +28,7 @@ from paddle_operator.local.kinds.kind import Kind
 from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node.addresses import Block
 from paddle_operator.local.node.node import Node
-from paddle_operator.local.sandbox.sandbox import machine_sandbox
+from paddle_operator.local.sandbox.sandbox import PlainSandbox, machine_sandbox
 from paddle_operator.plan.network import PORTS_PER_JOB
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ async def running_node(
     cache.mkdir(parents=True, exist_ok=True)
     sandbox = await machine_sandbox([cache])
     for note in sandbox.notes:
-        log.warning("this machine: %s", note)
+        log.log(logging.WARNING if isinstance(sandbox, PlainSandbox) else logging.INFO, "this machine: %s", note)
     images = local_images(state)
     async with Client(connection, user_agent="paddle-node") as client:
         node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.errors import KubeError, NotFound
+from paddle_operator.kube.errors import Invalid, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Pod
 from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
@@ -123,7 +123,7 @@ class Follower:
             async with aclosing(self._client.logs(pod.key, container=container, follow=True)) as lines:
                 async for line in lines:
                     self._screen.line(pod, shown, line.decode(errors="replace"))
-        except NotFound:
-            return  # it went before we could read: the job's status tells how it ended
+        except (NotFound, Invalid):
+            return  # it went before we could read, or never began: the job's status tells how it ended
         except KubeError as error:
             self._screen.line(pod, shown, f"(its log cannot be read: {error})")

@@ -52,6 +52,7 @@ async def _get(target: Target, names: list[str], output: Output, selector: str, 
         if not found and not watch and output in (Output.TABLE, Output.WIDE):
             warn("No PaddleJobs found" + (f" in namespace {scope.namespace}." if scope.namespace else "."))
             return
+        target.tell_if_asleep(*((each.get("status") or {}).get("phase", "") for each in found))
         say(shown(found, output, everywhere=everywhere))
         if watch:
             await _watch(client, scope, set(names), output, {each["metadata"]["resourceVersion"] for each in found})

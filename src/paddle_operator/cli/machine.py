@@ -11,12 +11,11 @@ from pathlib import Path
 import paddle_operator
 from paddle_operator.cli.documents import CannotBeUsed, Document, devices_of
 from paddle_operator.cli.state import State
-from paddle_operator.kube.client import Client
-from paddle_operator.kube.objects import Object, Resource
 from paddle_operator.local.container import ImageError
 from paddle_operator.local.images.images import LocalImages, last_part, register_image, registrations, without_tag
+from paddle_operator.local.node.machine import this_machine
 
-NODES = Resource("api/v1", "nodes", Object, namespaced=False)
+GPU = "nvidia.com/gpu"
 DOCKERFILE = "Dockerfile"
 HINTS = {
     "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "
@@ -40,7 +39,7 @@ class Wishes:
         for name, folder in wishes.images.items():
             if not (folder / DOCKERFILE).is_file():
                 raise CannotBeUsed(f"--image {name}={folder}: there is no {DOCKERFILE} in that folder: write one")
-        if python and not os.access(python, os.X_OK):
+        if python and not (python.is_file() and os.access(python, os.X_OK)):
             raise CannotBeUsed(f"--python {python} is no program: give the path of a Python interpreter")
         return wishes
 
@@ -107,17 +106,10 @@ def check_images(state: State, images: Iterable[str]) -> None:
             raise CannotBeUsed(str(error)) from None
 
 
-async def check_devices(client: Client, job: Document) -> None:
+def check_devices(job: Document) -> None:
     """Raises CannotBeUsed where the job asks for more devices than this machine has: it would wait for ever."""
-    asked = devices_of(job)
-    if not asked:
-        return
-    there: dict[str, int] = {}
-    for node in await client.manifests(NODES):
-        for name, number in (node.get("status", {}).get("allocatable") or {}).items():
-            if name in asked:
-                there[name] = max(there.get(name, 0), int(number))
-    for name, number in asked.items():
+    there = {GPU: this_machine().gpus}
+    for name, number in devices_of(job).items():
         if number > there.get(name, 0):
             raise CannotBeUsed(
                 f"the job asks for {number} {name}, and this machine has {there.get(name, 0)}: "

@@ -1,5 +1,6 @@
 """`paddlejob`: one verb a file; what goes wrong is one sentence and an exit code, never a traceback."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from paddle_operator.cli.delete import delete
 from paddle_operator.cli.describe import describe
 from paddle_operator.cli.documents import CannotBeUsed
 from paddle_operator.cli.events import events
-from paddle_operator.cli.exits import INTERRUPTED, REFUSED
+from paddle_operator.cli.exits import INTERRUPTED, NOBODY_READS, REFUSED
 from paddle_operator.cli.get import get
 from paddle_operator.cli.logs import logs
 from paddle_operator.cli.run import run
@@ -35,11 +36,19 @@ for verb in (run, get, describe, logs, wait, events, delete, up, down, kubeconfi
     app.command()(verb)
 
 
-@app.callback()
-def shared(version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True)) -> None:
-    if version:
+def _tell_version(wanted: bool) -> None:
+    if wanted:
         say(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def shared(
+    version: bool = typer.Option(  # the callback has told it before we are called
+        False, "--version", help="Print the version.", is_eager=True, callback=_tell_version
+    ),
+) -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,11 +59,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if is_cut_off(error):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python's last flush would complain
+            return NOBODY_READS
+        if isinstance(
+            code := getattr(error, "exit_code", None), int
+        ):  # of the command line's own, whose class is typer's
+            error.show()  # type: ignore[attr-defined]
+            return code
         if told := sentence(error):
             warn(f"paddlejob: {told}")
             return REFUSED
         raise
     return code if isinstance(code, int) else 0
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Nobody reads our output any more; a task of a group may have found that out."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_cut_off, error.exceptions))
+    return isinstance(error, BrokenPipeError)
 
 
 def sentence(error: BaseException) -> str | None:
@@ -65,10 +89,6 @@ def sentence(error: BaseException) -> str | None:
         return refusal_in_words(error)
     if isinstance(error, CannotBeUsed | AlreadyRuns | KubeError | Died):
         return str(error)
-    if isinstance(error, typer.BadParameter):
-        return error.format_message()
-    if isinstance(error, BrokenPipeError):
-        return "nobody reads our output any more"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     return None

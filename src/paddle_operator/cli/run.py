@@ -1,35 +1,28 @@
 """paddlejob run: a job from its YAML to its end, in front of your eyes, as `docker compose up` does it."""
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from paddle_operator.api.paddlejob import Phase
 from paddle_operator.cli import documents, show
-from paddle_operator.cli.apply import apply_beside, placed, removed, submit
+from paddle_operator.cli.apply import UNDER_WAY, apply_beside, placed, submit
+from paddle_operator.cli.attend import Terms, attend
 from paddle_operator.cli.documents import CannotBeUsed, Document
-from paddle_operator.cli.exits import COMPLETED, FAILED, INTERRUPTED, NOT_YET, REFUSED
-from paddle_operator.cli.follow import Follower
+from paddle_operator.cli.exits import COMPLETED
 from paddle_operator.cli.machine import Wishes, check_devices, check_images, register
 from paddle_operator.cli.options import with_target
-from paddle_operator.cli.scene import Scene, summary
-from paddle_operator.cli.screens import LiveScreen, PlainScreen, say, warn
+from paddle_operator.cli.screens import say
 from paddle_operator.cli.state import NAMESPACE
 from paddle_operator.cli.target import Target, connection_to
 from paddle_operator.cli.up import started
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.errors import NotFound
-from paddle_operator.kube.objects import PODS
+from paddle_operator.kube.errors import AlreadyExists
 from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.views import Job
 
 STDIN = "-"
 
@@ -69,12 +62,15 @@ def run(
     python: Annotated[
         Path | None, typer.Option("--python", help="A Python of this machine instead of the images' own.")
     ] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", help="Stop the job after so many seconds.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=1, help="Stop the job after so many seconds.")
+    ] = None,
 ) -> None:
     """Run a job and show its pods, logs and progress until it has finished.
 
     Exit code: 0 completed, 1 failed, 2 nothing was run, 3 stopped by --timeout, 130 stopped by Ctrl-C.
 
+    \b
     paddlejob run deploy/examples/wide_and_deep.yaml
     paddlejob run resnet.yaml --cpu --set worker.replicas=4
     paddlejob run job.yaml --image demo:v1=./my-image
@@ -112,35 +108,35 @@ def text_of(file: str) -> str:
 
 
 async def _run(target: Target, order: Order, *, detach: bool, dry_run: bool) -> int:
-    if dry_run:
-        return await _rehearse(target, order)
     if target.is_embedded:
         namespace = order.job["metadata"].get("namespace") or target.namespace or NAMESPACE
         images = documents.images_of(order.job)
+        check_devices(order.job)
         register(target.state, order.wishes, namespace, images)
         check_images(target.state, images)
+    if dry_run:
+        return await _rehearse(target, order)
+    alone = target.is_asleep and not detach
     async with _cluster(target, detach=detach) as client:
         namespace = target.namespace_of(client)
-        job = placed(order.job, namespace)
-        if target.is_embedded:
-            await check_devices(client, job)
         await apply_beside(client, [placed(each, namespace) for each in order.beside])
-        submitted, what = await submit(client, job)
+        submitted, what = await submit(client, placed(order.job, namespace))
         say(f"{submitted.key.name} {what}")
         if detach:
             say(f"To follow it: paddlejob logs -f {submitted.key.name}")
             return COMPLETED
-        return await _follow(client, submitted, order.seconds)
+        return await attend(client, submitted, Terms(order.seconds, ours=what != UNDER_WAY, alone=alone))
 
 
 @asynccontextmanager
 async def _cluster(target: Target, *, detach: bool) -> AsyncIterator[Client]:
     """A client of the cluster that is meant; the embedded one is brought up where it does not run."""
-    if not target.is_embedded or target.state.running():
+    if not target.is_asleep:
         async with target.client() as client:
             yield client
     elif detach:
         async with Client(connection_to(await started(target.state))) as client:
+            say("the cluster stays up: paddlejob down ends it")
             yield client
     else:
         from paddle_operator.cli.embedded import cluster
@@ -155,78 +151,7 @@ async def _rehearse(target: Target, order: Order) -> int:
         namespace = target.namespace_of(client)
         every = [placed(each, namespace) for each in (*order.beside, order.job)]
         await apply_beside(client, every[:-1], dry_run=True)
-        await client.create(PADDLE_JOBS, every[-1], strict=True, dry_run=True)
+        with suppress(AlreadyExists):  # what it says has been judged before its name was
+            await client.create(PADDLE_JOBS, every[-1], strict=True, dry_run=True)
     say("\n---\n".join(show.as_yaml(each) for each in every))
     return COMPLETED
-
-
-async def _follow(client: Client, job: Job, seconds: float | None) -> int:
-    """Show the job until it has finished, was stopped, or has taken too long."""
-    scene = Scene(job)
-    console = Console()
-    live = console.is_terminal
-    screen = LiveScreen(scene, console) if live else PlainScreen(scene)
-    with interrupts() as interrupted, screen.shown() if isinstance(screen, LiveScreen) else nullcontext():
-        following = asyncio.ensure_future(Follower(client, job, screen).until_finished())
-        stop = asyncio.ensure_future(interrupted.first.wait())
-        done, _ = await asyncio.wait((following, stop), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if following not in done:
-            by_hand = stop in done
-            warn("stopping: the pods are told to end" + ("; Ctrl-C again ends them at once" if by_hand else ""))
-            await _stop(client, job, interrupted)
-            await _end(following, stop)
-            return INTERRUPTED if by_hand else NOT_YET
-        await _end(stop)
-    ended = following.result()
-    if ended is None:
-        warn(f"{job.key.name} was deleted before it had finished")
-        return REFUSED
-    scene.job = ended
-    for line in summary(scene, datetime.now(UTC)):
-        say(line)
-    return COMPLETED if ended.status.phase == Phase.COMPLETED else FAILED
-
-
-async def _stop(client: Client, job: Job, interrupted: "Interrupts") -> None:
-    """With grace, or at once where the user has lost patience."""
-    gently = asyncio.ensure_future(removed(client, job))
-    at_once = asyncio.ensure_future(interrupted.second.wait())
-    await asyncio.wait((gently, at_once), return_when=asyncio.FIRST_COMPLETED)
-    if not gently.done():
-        from paddle_operator.cli.logs import pods_of
-
-        for pod in await pods_of(client, job):
-            try:
-                await client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)
-            except NotFound:
-                continue
-        await gently
-    await _end(at_once)
-
-
-async def _end(*tasks: "asyncio.Future[Any]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-
-
-class Interrupts:
-    """Ctrl-C, and Ctrl-C again."""
-
-    def __init__(self) -> None:
-        self.first, self.second = asyncio.Event(), asyncio.Event()
-
-    def __call__(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()
-
-
-@contextmanager
-def interrupts() -> Iterator[Interrupts]:
-    loop, interrupted = asyncio.get_running_loop(), Interrupts()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupted)
-    try:
-        yield interrupted
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 async def serve(state: State) -> None:
     """Until SIGTERM or SIGINT; a second one ends the pods at once."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     async with cluster(state) as served:
         log.info("the cluster runs", extra={"url": served.url, "state": str(state.folder)})

@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddle_operator.api.paddlejob import Phase
+from paddle_operator.cli.screens import warn
 from paddle_operator.cli.state import AlreadyRuns, Cluster, State
 from paddle_operator.kube import config
 from paddle_operator.kube.client import Client
@@ -44,6 +46,11 @@ class Target:
     def is_asleep(self) -> bool:
         """The embedded cluster does not run: what is stored can be looked at, and nobody acts on it."""
         return self.is_embedded and self.state.running() is None
+
+    def tell_if_asleep(self, *phases: str) -> None:
+        """Where nobody acts on what is stored, a job that is not over is not under way either."""
+        if self.is_asleep and any(phase not in (Phase.COMPLETED, Phase.FAILED) for phase in phases):
+            warn("no cluster runs: this is how it was when it ended; paddlejob up goes on from here")
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:

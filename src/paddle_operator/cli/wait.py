@@ -39,7 +39,8 @@ async def _wait(target: Target, name: str, seconds: float) -> int:
         job = job_view(await client.get(PADDLE_JOBS, Key(target.namespace_of(client), name)))
         screen = Silent(job)
         ended: Job | None = job
-        if not job.finished:
+        target.tell_if_asleep(job.status.phase)
+        if not job.finished and not target.is_asleep:
             try:
                 ended = await asyncio.wait_for(Follower(client, job, screen, with_logs=False).until_finished(), seconds)
             except TimeoutError:

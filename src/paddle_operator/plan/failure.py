@@ -69,5 +69,10 @@ def told(pod: PodView) -> str:
     if pod.exit_code is None:
         return f"{who} failed ({reason or 'no reason given'})" + (f": {meaning}" if meaning else "")
     name = f" ({reason})" if reason else ""
-    meaning = meaning or _MEANINGS.get(pod.exit_code) or "the program chose this code: its log has the reason"
+    meaning = (
+        pod.exit_message
+        or meaning
+        or _MEANINGS.get(pod.exit_code)
+        or "the program chose this code: its log has the reason"
+    )
     return f"{who} exited {pod.exit_code}{name}: {meaning}"

@@ -17,6 +17,7 @@ LONGEST_MESSAGE = 1024  # bytes
 ACCEPTED, RUNNING, COMPLETED, FAILED = "Accepted", "Running", "Completed", "Failed"
 
 _NEVER_PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_NEVER_MADE = frozenset({"CreateContainerError", "RunContainerError"})
 HELD_BACK = "CreateContainerConfigError"
 STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
 ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingPods", *STEPS, "AllPodsRun"})
@@ -66,6 +67,8 @@ def _container_trouble(job: Job, pod: PodView) -> Obstacle | None:
         return None
     if pod.waiting in _NEVER_PULLS:
         return "ImageCannotBePulled", f"{pod.name}: {pod.waiting_message or pod.waiting}"
+    if pod.waiting in _NEVER_MADE:
+        return "ContainerCannotBeMade", f"{pod.name}: {pod.waiting_message or pod.waiting}"
     if pod.waiting == "CrashLoopBackOff":
         return "ContainerCrashes", f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
     if pod.waiting == HELD_BACK and not _is_about_the_barrier(job, pod.waiting_message):

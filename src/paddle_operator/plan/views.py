@@ -11,6 +11,8 @@ from paddle_operator.api.paddlejob import PaddleJobSpec, PaddleJobStatus, Phase
 from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Terminated, Waiting
 from paddle_operator.plan.names import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
 
+NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
+
 
 class Job(msgspec.Struct, frozen=True):
     """A PaddleJob; `spec` is None where what is stored breaks the rules, and `problems` says how."""
@@ -67,6 +69,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     restarts: int
     exit_code: int | None
     exit_reason: str
+    exit_message: str  # of a container that could not be started: the engine's own words
     failed_container: str  # where it is not the main container that failed
     finished_at: datetime | None
 
@@ -108,6 +111,7 @@ def pod_view(pod: Pod) -> PodView:
         restarts=main.restart_count if main else 0,
         exit_code=ended.exit_code if ended else None,
         exit_reason=sys.intern(_exit_reason(pod, ended)),
+        exit_message=ended.message if ended and ended.reason in NEVER_STARTED else "",
         failed_container=sys.intern(speaker.name) if speaker and speaker is not main else "",
         finished_at=ended.finished_at if ended else None,
     )

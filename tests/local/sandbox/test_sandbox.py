@@ -37,6 +37,8 @@ else:
     os.execvp("sleep", ["sleep", sys.argv[1]])
 """
 
+OF_PROGRAMS = 0x7FFFFFFF  # signals 1 to 31: 32 and 33 are the C library's own, which nobody can set
+
 
 @pytest.fixture
 def contained() -> NamespaceSandbox:
@@ -70,7 +72,7 @@ async def test_a_program_has_no_other_descriptors_no_blocked_signals_and_a_sessi
     result = await shell(sandbox, script)
     *descriptors, blocked, ignored, leads = result.output.split("\n")[:-1]
     assert descriptors == ["0", "1", "2", "3"]  # the last is of ls itself
-    assert [int(line.split()[1], 16) for line in (blocked, ignored)] == [0, 0]
+    assert [int(line.split()[1], 16) & OF_PROGRAMS for line in (blocked, ignored)] == [0, 0]
     assert leads == "leads"
 
 
@@ -315,11 +317,16 @@ async def test_a_container_may_read_what_its_caller_may(contained: NamespaceSand
     assert (await shell(contained, "cat /data/theirs", mounts=(Mount(tmp_path, "/data"),))).output == "text"
 
 
+def needed(folder: str) -> list[str]:
+    return [path for path in (sys.prefix, sys.base_prefix, str(SOURCES)) if path.startswith(f"{folder}/")]
+
+
 async def test_tmp_and_shared_memory_are_the_containers_own(contained: NamespaceSandbox, tmp_path: Path) -> None:
     name = f"paddle-{uuid.uuid4()}"
     for folder in ("/tmp", "/dev/shm", "/var/tmp"):
         result = await shell(contained, f"touch {folder}/{name}; ls {folder}", scratch=tmp_path / "scratch")
-        assert result.output == f"{name}\n"
+        # Where the interpreter or its environment is below /tmp, as in a clone there, the way to it is shown.
+        assert set(result.output.split()) - {Path(shown).parts[2] for shown in needed(folder)} == {name}
         assert not Path(folder, name).exists()
     assert (tmp_path / "scratch/tmp-0" / name).exists()  # so that a large file is no memory
 

@@ -11,9 +11,11 @@ among them, or lies in one that is, unless the machine shares it (/root).
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -62,12 +64,13 @@ class LocalImages:
         self._hints = hints or {}
         self._pythons: dict[int | None, Interpreter] = {}
         self._layers, self._environments = cache / "layers", Environments(cache / "environments")
+        self._called = cache / "pythons"
 
     async def find(self, name: str, progress: Progress) -> Image:
         source = await asyncio.to_thread(self._known_source, name)
         if source.folder is None:
             assert source.python
-            return Image(name, programs=(source.python.parent,))
+            return Image(name, programs=await asyncio.to_thread(self._by_both_names, source.python))
         with self._in_words(name, source):
             return await self._made(name, source, progress)
 
@@ -116,9 +119,25 @@ class LocalImages:
             made_of.command,
             made_of.environment,
             made_of.working_directory,
-            programs=(source.python.parent if source.python else await self._programs(made_of, layer, progress),),
+            programs=await asyncio.to_thread(self._by_both_names, source.python)
+            if source.python
+            else (await self._programs(made_of, layer, progress),),
             mounts=tuple(layers.mounts(layer)),
         )
+
+    def _by_both_names(self, python: Path) -> tuple[Path, ...]:
+        """Where the machine's own Python is found as `python` and as `python3`: Debian, for one, has only the latter.
+
+        Scripts and no links: a Python that is called by a link outside its virtual environment does not find it.
+        """
+        folder = self._called / hashlib.sha256(str(python).encode()).hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("python", "python3"):
+            new = folder / f".{name}.{os.getpid()}"
+            new.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n')
+            new.chmod(0o755)
+            new.replace(folder / name)
+        return folder, python.parent
 
     async def _programs(self, made_of: Recipe, layer: Path, progress: Progress) -> Path:
         commands = [command for run in made_of.runs for command in pip_commands(run)]
