@@ -31,8 +31,8 @@ from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, 
 
 log = logging.getLogger(__name__)
 
-WRITES_OF_A_JOB = 32  # at once: half of what the client sends, so that a small job is not behind a large one
-WRITES_OF_ALL_JOBS = 128  # at once or waiting to be sent; each is a task, and a job has two at least
+WRITES_OF_A_JOB = 24  # at once: fewer than the client sends, so that a small job is not behind a large one
+WRITES_OF_ALL_JOBS = 64  # at once or waiting to be sent; each is a task, and a job has two at least
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
@@ -53,7 +53,7 @@ class Settings:
     namespace: str = ""  # empty is all of them
     etcd: str = ""
     port_range: range = range(35000, 65000)
-    workers: int = 64
+    workers: int = 32
 
 
 class Memory:
