@@ -106,8 +106,8 @@ def pod_view(pod: Pod) -> PodView:
         node=sys.intern(pod.spec.node_name),
         node_address=sys.intern(status.host_ip),
         waiting=sys.intern(waiting.reason) if waiting else "",
-        waiting_message=waiting.message if waiting else "",
-        unschedulable=_unschedulable(pod),
+        waiting_message=sys.intern(waiting.message) if waiting else "",  # all pods of a job say the same
+        unschedulable=sys.intern(_unschedulable(pod)),
         restarts=main.restart_count if main else 0,
         exit_code=ended.exit_code if ended else None,
         exit_reason=sys.intern(_exit_reason(pod, ended)),
