@@ -7,12 +7,14 @@ from bench.bed import Bed
 from bench.figures import FIGURES, NAMESPACES, Samples, Size
 from bench.jobs import Shape
 from bench.loads import LOADS, NAMESPACE, behind, load
+from bench.local import local
 from bench.ranges import ranges
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
 
 FEW = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
 OF_LOADS = ("load_", "behind_")
+OF_LOCAL_MODE = "local_"
 
 
 async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
@@ -20,7 +22,13 @@ async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPla
     samples: Samples = {}
     for figure, _ in FIGURES.values():
         samples |= await figure(bed, FEW, 1)
-    assert samples.keys() == {name for name in ranges() if not name.startswith(OF_LOADS)}
+    assert samples.keys() == {name for name in ranges() if not name.startswith((*OF_LOADS, OF_LOCAL_MODE))}
+    assert {name for name, seen in samples.items() if len(seen) != 1} == set()
+
+
+async def test_the_figures_of_local_mode_are_those_of_the_range_file() -> None:
+    samples = await local(Progress(), 1)
+    assert samples.keys() == {name for name in ranges() if name.startswith(OF_LOCAL_MODE)}
     assert {name for name, seen in samples.items() if len(seen) != 1} == set()
 
 

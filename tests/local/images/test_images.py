@@ -214,11 +214,19 @@ async def test_the_machines_own_python_skips_run_lines_and_keeps_files_and_comma
     a_folder(machine.folders / "demo", f"{HERE}RUN make install\nADD app /app\nCMD x\n", **{"app/train__py": ""})
     mine = Path(sys.executable)
     image = await machine.find("demo", host_python=mine)
-    assert (image.programs, image.command) == ((mine.parent,), ("/bin/sh", "-c", "x"))
+    assert (image.programs[-1], image.command) == (mine.parent, ("/bin/sh", "-c", "x"))
     assert [mount.target for mount in image.mounts] == ["/app"]
-    assert (await machine.find("unknown:v1", host_python=mine)).programs == (mine.parent,)
+    assert (await machine.find("unknown:v1", host_python=mine)).programs == image.programs
     register_image(machine.registered, "other", python=mine)
-    assert (await machine.find("other")).programs == (mine.parent,)
+    assert (await machine.find("other")).programs == image.programs
+
+
+@pytest.mark.parametrize("name", ["python", "python3"])
+async def test_the_machines_own_python_is_found_by_both_of_its_names(machine: Machine, name: str) -> None:
+    image = await machine.find("unknown:v1", host_python=Path(sys.executable))
+    command = [str(image.programs[0] / name), "-c", "import sys; print(sys.prefix, *sys.argv[1:])", "a b"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{sys.prefix} a b\n"
 
 
 async def test_a_pip_that_fails_is_told_in_its_last_words_with_a_hint(machine: Machine) -> None:
