@@ -180,7 +180,7 @@ class Client:
                 if newline:
                     changes = read_changes(kind, lines)
                     yield changes
-                    await pace.rest(len(changes))
+                    await pace.rest(len(changes), len(chunk))
 
     async def logs(
         self, key: Key, *, container: str = "", follow: bool = False, previous: bool = False, tail: int | None = None

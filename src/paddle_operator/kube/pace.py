@@ -10,6 +10,7 @@ import aiohttp
 
 WINDOW_SECONDS = 0.05
 FEW = 5  # changes within a window: nobody is kept waiting for these
+MUCH = 32 * 1024  # bytes in one read: there is more to come, and a pause would only hold it up (10,000 pods by 5 s)
 
 
 class Pace:
@@ -21,7 +22,9 @@ class Pace:
         self._window_at = self._loop.time()
         self._changes = 0
 
-    async def rest(self, changes: int) -> None:
+    async def rest(self, changes: int, read_bytes: int = 0) -> None:
+        if read_bytes >= MUCH:
+            return
         self._changes += changes
         left = self._window_at + WINDOW_SECONDS - self._loop.time()
         if self._changes <= FEW and left > 0:
