@@ -98,7 +98,10 @@ async def test_two_workers_learn_what_one_process_learns_from_the_same_batches(p
     alone = await paddlejob("run", EXAMPLES / "resnet_single.yaml", *BRIEF)
     check_trained(together, 2, at_least=0.8)
     check_trained(alone, 1, at_least=0.8)
-    assert together.losses("worker-0") == pytest.approx(alone.losses("worker-0"), rel=0.02)
+    ours, theirs = together.losses("worker-0"), alone.losses("worker-0")
+    # Equal to the four digits that are shown; later steps amplify the rounding, to 1.3 % at the most that was seen.
+    assert ours[:3] == pytest.approx(theirs[:3], rel=1e-3)
+    assert ours == pytest.approx(theirs, rel=0.02)
     one, two = alone.results["worker-0"], together.results["worker-0"]
     assert two["loss"] == pytest.approx(one["loss"], rel=0.02)
 

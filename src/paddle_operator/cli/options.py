@@ -29,7 +29,6 @@ StateFolder = Annotated[
 ]
 JobName = Annotated[str, typer.Argument(help="The name of a PaddleJob.", metavar="NAME")]
 
-_CLUSTER = "Which cluster"
 _SHARED: dict[str, tuple[Any, object]] = {
     "namespace": (Namespace, None),
     "kubeconfig": (Kubeconfig, None),

@@ -68,12 +68,6 @@ def parsed(moment: str | None) -> datetime | None:
     return datetime.fromisoformat(moment).astimezone(UTC) if moment else None
 
 
-def pod_address(pod: Manifest) -> str:
-    """Where the others find it: address and port, as its own variables say."""
-    address = (pod.get("status") or {}).get("podIP") or "<none>"
-    return str(address)
-
-
 def pod_state(pod: Manifest) -> str:
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
@@ -95,7 +89,7 @@ def pods_table(pods: Sequence[Manifest], now: datetime) -> str:
         (
             pod["metadata"]["name"],
             pod_state(pod),
-            pod_address(pod),
+            (pod.get("status") or {}).get("podIP") or "<none>",
             pod["spec"].get("nodeName") or "<none>",
             sum(each.get("restartCount", 0) for each in (pod.get("status") or {}).get("containerStatuses") or ()),
             age(pod["metadata"].get("creationTimestamp"), now),

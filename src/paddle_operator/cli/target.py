@@ -87,6 +87,3 @@ class Target:
 
 def connection_to(cluster: Cluster) -> PlainConnection:
     return PlainConnection(cluster.url, cluster.token)
-
-
-__all__ = ["AlreadyRuns", "Target", "connection_to"]
