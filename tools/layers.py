@@ -11,7 +11,7 @@ ALL = ("api", "kube", "plan", "controllers", "local", "data", "launch", "cli", "
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (),
     "kube": (),
-    "plan": ("api", "kube.objects"),
+    "plan": ("api", "kube.objects", "kube.quantities"),
     "controllers": ("api", "kube", "plan"),
     "local": ("kube",),
     "data": ("api",),

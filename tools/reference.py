@@ -11,17 +11,37 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from paddle_operator.api.crd import COLUMNS, crd, crd_v1beta1
+from paddle_operator.api.policy_rules import LASTING_FIELDS
 from paddle_operator.api.reading import is_struct
-from paddle_operator.api.rules import LONGEST_NAME, NAME_RULES, SPEC_RULES, Rule
+from paddle_operator.api.rule import Rule
+from paddle_operator.api.rules import LONGEST_NAME, NAME_RULES, SPEC_RULES
 from paddle_operator.api.schema import Field, fields_of
-from paddle_operator.api.spec import PaddleJobSpec, RoleSpec, SchedulingPolicy
+from paddle_operator.api.spec import (
+    ExitCodes,
+    FailureRule,
+    PaddleJobSpec,
+    PodFailurePolicy,
+    RoleSpec,
+    SchedulingPolicy,
+    SuccessPolicy,
+    SuccessRule,
+)
 from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
 from testbed.assets import kubernetes_version
 
 EXAMPLE = Path(__file__).parent.parent / "deploy/examples/wide_and_deep.yaml"
-SPEC = (PaddleJobSpec, RoleSpec, SchedulingPolicy)
+SPEC = (
+    PaddleJobSpec,
+    RoleSpec,
+    SchedulingPolicy,
+    PodFailurePolicy,
+    FailureRule,
+    ExitCodes,
+    SuccessPolicy,
+    SuccessRule,
+)
 STATUS = (PaddleJobStatus, RoleStatus, Reference, Condition)
-PLAIN = {int: "whole number", str: "text", datetime: "time", dict[str, Any]: "PodTemplateSpec"}
+PLAIN = {bool: "true or false", int: "whole number", str: "text", datetime: "time", dict[str, Any]: "PodTemplateSpec"}
 
 TEXT = """\
 # PaddleJob: every field, and what is refused
@@ -55,7 +75,12 @@ and from the operator, which asks again: an object that was stored before there 
 What stands there of `spec.worker` holds for `spec.ps` and `spec.heter` as well.
 
 Beyond these, by the schema and in Kubernetes' own words: a value that is not one of those listed above, a role without
-`replicas` or `template`, a template without a container, a port that is not from 1 to 65535.
+`replicas` or `template`, a template without a container, a port that is not from 1 to 65535; of policies, a list that
+is empty or too long, an exit code that is not from 1 to 255, and texts of another form than described above.
+
+After the job was made:
+
+{lasting}
 
 A name is looked at when the job is created and not again, since it cannot change: a job that has a longer name from
 before can still be changed and deleted.
@@ -93,6 +118,7 @@ def reference() -> str:
         spec="\n".join(table(kind) for kind in SPEC),
         status="\n".join(table(kind) for kind in STATUS),
         rules="\n".join(rule_rows()),
+        lasting="\n".join(f"- {each.sentence}." for each in LASTING_FIELDS),
         v1=size(crd()),
         v1beta1=size(crd_v1beta1()),
         longest=LONGEST_NAME,

@@ -135,7 +135,8 @@ async def test_what_was_stored_before_the_rules_can_still_be_told_changed_and_de
 
     All but those with a wrong type, which no definition of a PaddleJob ever let pass.
     """
-    cases = [case for case in CASES if "must be of type" not in case.server]
+    unreadable = re.compile("must be of type")
+    cases = [case for case in CASES if not unreadable.search(case.server)]
     group = f"{namespace}.example.org"
     jobs = Resource(f"apis/{group}/v1", "paddlejobs", Object)
     await client.create(DEFINITIONS, without_rules(of_group(group)))

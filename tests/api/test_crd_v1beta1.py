@@ -93,3 +93,15 @@ def test_what_cel_says_in_v1_is_a_minimum_and_a_maximum_where_it_can_be() -> Non
         assert at("spec", role, "requests")["minimum"] == 0
     assert (at("spec", "withGloo")["minimum"], at("spec", "withGloo")["maximum"]) == (0, 2)
     assert at("metadata", "name")["maxLength"] == 51
+    assert (at("spec", "backoffLimit")["minimum"], at("spec", "backoffLimit")["maximum"]) == (0, 2**31 - 1)
+    for name, lowest in (("activeDeadlineSeconds", 1), ("startDeadlineSeconds", 1), ("ttlSecondsAfterFinished", 0)):
+        assert at("spec", name)["minimum"] == lowest
+
+
+def test_lists_and_texts_have_an_end_there_as_well() -> None:
+    rules = at("spec", "podFailurePolicy", "rules")
+    assert (rules["minItems"], rules["maxItems"]) == (1, 20)
+    codes = rules["items"]["properties"]["onExitCodes"]["properties"]["values"]
+    assert (codes["minItems"], codes["items"]["minimum"], codes["items"]["maximum"]) == (1, 1, 255)
+    assert at("spec", "successPolicy", "rules")["maxItems"] == 1
+    assert at("spec", "managedBy")["maxLength"] == 63

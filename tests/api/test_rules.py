@@ -3,8 +3,11 @@ from typing import Any
 import pytest
 
 from paddle_operator.api.paddlejob import Unfit
-from paddle_operator.api.rules import NAME_RULES, SPEC_RULES, Rule, at
+from paddle_operator.api.policy_rules import LASTING_FIELDS
+from paddle_operator.api.rule import Rule, at
+from paddle_operator.api.rules import NAME_RULES, SPEC_RULES
 from tests.api.jobs import a_role, a_template, read
+from tests.api.transitions import TRANSITIONS, Transition
 from tests.api.wrong_jobs import CASES, Case
 
 
@@ -32,6 +35,13 @@ def told_of(case: Case) -> str:
         read(case.wrong, case.wrong_name)
     (found,) = [sentence for sentence in unfit.value.problems if sentence.startswith(case.sentence)]
     return found
+
+
+@pytest.mark.parametrize("transition", TRANSITIONS, ids=str)
+def test_what_lasts_may_not_change_and_the_sentence_says_what_to_do(transition: Transition) -> None:
+    old, new = read(transition.stored), read(transition.after)
+    told = [sentence for each in LASTING_FIELDS if (sentence := each.problem(new, old))]
+    assert told == ([transition.refused] if transition.refused else [])
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

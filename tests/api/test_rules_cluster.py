@@ -13,17 +13,20 @@ from hypothesis import strategies as st
 from paddle_operator.api.paddlejob import Unfit
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid
+from paddle_operator.kube.objects import Key
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.api.jobs import PADDLE_JOBS, Written, a_job, a_template, read
+from tests.api.jobs import PADDLE_JOBS, Written, a_job, a_role, a_template, read
+from tests.api.transitions import MULTIKUEUE, TRANSITIONS, Transition
 from tests.api.wrong_jobs import CASES, Case
+from tests.api.wrong_policies import POLICY_CASES
 
 BATCH = 40
 BATCHES = 15
 OF_SCALE = "should be a non-negative integer"  # the scale subresource has an opinion of its own about the workers
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in POLICY_CASES], ids=str)
 async def test_kubectl_refuses_a_wrong_job_and_takes_the_right_one(
     control_plane: ControlPlane, paddlejob_crd: None, case: Case
 ) -> None:
@@ -36,13 +39,53 @@ async def test_kubectl_refuses_a_wrong_job_and_takes_the_right_one(
     assert await applied(case.right, case.right_name)
 
 
+@pytest.mark.parametrize("case", POLICY_CASES, ids=str)
+async def test_a_wrong_policy_is_refused_and_the_right_one_taken(
+    client: Client, paddlejob_crd: None, case: Case
+) -> None:
+    with pytest.raises(Invalid, match=re.escape(case.server or case.sentence)):
+        await client.create(PADDLE_JOBS, a_job(case.wrong), dry_run=True, strict=True)
+    await client.create(PADDLE_JOBS, a_job(case.right), dry_run=True, strict=True)
+
+
+async def test_nobody_can_change_what_lasts(client: Client, paddlejob_crd: None, namespace: str) -> None:
+    """KF-C10, KF-C15; all at once, since each takes a job that is stored."""
+
+    async def told(number: int, transition: Transition) -> tuple[str, ...]:
+        key = Key(namespace, f"mnist-{number}")
+        await client.create(PADDLE_JOBS, a_job(transition.stored, *reversed(key)))
+        try:
+            await client.merge(PADDLE_JOBS, key, {"spec": transition.change})
+        except Invalid as refusal:
+            return sentences_of(refusal)
+        return ()
+
+    found = await asyncio.gather(*(told(number, each) for number, each in enumerate(TRANSITIONS)))
+    wanted = [(each.refused,) if each.refused else () for each in TRANSITIONS]
+    assert dict(zip(map(str, TRANSITIONS), found, strict=True)) == dict(zip(map(str, TRANSITIONS), wanted, strict=True))
+
+
+async def test_a_finalizer_can_go_and_a_status_come_whoever_manages_a_job(
+    client: Client, paddlejob_crd: None, namespace: str
+) -> None:
+    key = Key(namespace, "mnist")
+    written = a_job({"worker": a_role(), "managedBy": MULTIKUEUE}, *reversed(key))
+    written["metadata"]["finalizers"] = ["example.org/held"]
+    await client.create(PADDLE_JOBS, written)
+    await client.merge_status(PADDLE_JOBS, key, {"phase": "Running"})
+    await client.merge(PADDLE_JOBS, key, {"metadata": {"finalizers": None}})
+
+
 # Mostly right, and otherwise just beyond a limit or of the wrong type: about a third of the jobs are right.
 ODD: st.SearchStrategy[Any] = st.sampled_from(["x", "", True, 1.5, [], {}, None])
+ODD_TEXT: st.SearchStrategy[Any] = st.sampled_from(
+    ["x", True, 1.5, [], {}, None]
+)  # an empty text is as if the field were not there
 
 
-def mostly(right: st.SearchStrategy[Any], *wrong: object) -> st.SearchStrategy[Any]:
-    beyond = st.sampled_from(wrong) if wrong else ODD
-    return st.integers(0, 40).flatmap(lambda number: {0: ODD, 1: beyond}.get(number, right))
+def mostly(right: st.SearchStrategy[Any], *wrong: object, odd: st.SearchStrategy[Any] = ODD) -> st.SearchStrategy[Any]:
+    beyond = st.sampled_from(wrong) if wrong else odd
+    return st.integers(0, 40).flatmap(lambda number: {0: odd, 1: beyond}.get(number, right))
 
 
 def seldom(fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Written]:
@@ -60,8 +103,12 @@ PORTS = st.lists(
     max_size=2,
     unique_by=lambda port: port["containerPort"],
 )
+RESTARTS = st.sampled_from([None, None, None, None, "Never", "OnFailure", "Always"])
 TEMPLATES = mostly(
-    PORTS.map(lambda ports: a_template(ports=tuple(ports))), {}, {"spec": {}}, {"spec": {"containers": []}}
+    st.builds(lambda ports, policy: with_restarts(a_template(ports=tuple(ports)), policy), PORTS, RESTARTS),
+    {},
+    {"spec": {}},
+    {"spec": {"containers": []}},
 )
 ROLES = st.tuples(
     st.fixed_dictionaries({"replicas": mostly(st.integers(1, 4), -1, 0, 10000, 10001), "template": TEMPLATES}),
@@ -71,6 +118,33 @@ POLICIES = mostly(st.sampled_from(["Always", "Never", "OnFailure", "OnCompletion
 GANGS = seldom(
     {"minAvailable": mostly(st.integers(1, 3), 0), "queue": st.just("a"), "minResources": st.just({"cpu": 1})}
 )
+SECONDS = mostly(st.sampled_from([1, 2, 60]), 0, -1, 2**31 - 1, 2**31)
+CODES = mostly(st.lists(mostly(st.sampled_from([1, 2, 137, 255]), 0, 256), min_size=1, max_size=3), [], [1] * 256)
+FAILURE_RULES = st.fixed_dictionaries(
+    {
+        "action": mostly(st.sampled_from(["FailJob", "Count", "Ignore"]), "Retry"),
+        "onExitCodes": mostly(
+            st.fixed_dictionaries({"operator": mostly(st.sampled_from(["In", "NotIn"]), "Is"), "values": CODES})
+        ),
+    }
+)
+FAILURE_POLICIES = st.fixed_dictionaries({"rules": mostly(st.lists(mostly(FAILURE_RULES), min_size=1, max_size=3), [])})
+INDEXES = mostly(st.sampled_from(["0", "1", "0-1", "1-3", "2-1", "00"]), "0,1", "-1", "9999", "00000", odd=ODD_TEXT)
+SUCCESS_RULES = seldom({"succeededIndexes": INDEXES, "succeededCount": mostly(st.integers(1, 3), 0, -1)})
+SUCCESS_POLICIES = st.fixed_dictionaries({"rules": mostly(st.lists(mostly(SUCCESS_RULES), min_size=1, max_size=2), [])})
+MANAGERS = mostly(st.sampled_from(["a.b/c", MULTIKUEUE]), "a", "/", "a/" + "b" * 62, odd=ODD_TEXT)
+LIMITS = seldom({"backoffLimit": mostly(st.integers(0, 3), -1, 2**31), "podFailurePolicy": mostly(FAILURE_POLICIES)})
+LIVES = seldom(
+    {
+        "suspend": mostly(st.booleans()),
+        "activeDeadlineSeconds": SECONDS,
+        "startDeadlineSeconds": SECONDS,
+        "ttlSecondsAfterFinished": mostly(st.integers(0, 3), -1, 2**31),
+        "successPolicy": mostly(SUCCESS_POLICIES),
+        "managedBy": MANAGERS,
+    }
+)
+POLICED = st.tuples(LIMITS, LIVES).map(lambda parts: parts[0] | parts[1])
 SPECS = seldom(
     {
         "cleanPodPolicy": POLICIES,
@@ -83,14 +157,19 @@ SPECS = seldom(
         "heter": mostly(ROLES),
     }
 )
+WITH_WORKERS = st.tuples(SPECS, mostly(ROLES)).map(lambda parts: parts[0] | {"worker": parts[1]})
 JOBS = st.tuples(
-    st.tuples(SPECS, mostly(ROLES)).map(lambda parts: parts[0] | {"worker": parts[1]}) | SPECS,
+    WITH_WORKERS | SPECS | st.tuples(WITH_WORKERS, POLICED).map(lambda parts: parts[0] | parts[1]),
     st.one_of(
         st.just("mnist"),
         st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True),
         st.sampled_from(["a" * 51, "a" * 52, "1a", "a.b"]),
     ),
 )
+
+
+def with_restarts(template: Written, policy: str | None) -> Written:
+    return template if policy is None else {"spec": template["spec"] | {"restartPolicy": policy}}
 
 
 def test_the_api_server_and_we_refuse_the_same_jobs(control_plane: ControlPlane, paddlejob_crd: None) -> None:
@@ -100,7 +179,7 @@ def test_the_api_server_and_we_refuse_the_same_jobs(control_plane: ControlPlane,
     def same(jobs: list[tuple[Written, str]]) -> None:
         for (spec, name), theirs in zip(jobs, asyncio.run(asked(control_plane, jobs)), strict=True):
             ours = our_problems(spec, name)
-            assert agree(ours, theirs), (name, spec)
+            assert agree(ours, theirs), (name, spec, ours, theirs)
             verdicts[not ours] += 1
 
     verdicts: Counter[bool] = Counter()
@@ -110,7 +189,7 @@ def test_the_api_server_and_we_refuse_the_same_jobs(control_plane: ControlPlane,
 
 def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     """The API server asks the rules only where the schema has nothing to say."""
-    if any(re.search("in body|Required value|Unsupported value", sentence) for sentence in theirs):
+    if any(re.search("in body|Required value|Unsupported value|Too many|Too long", sentence) for sentence in theirs):
         return bool(ours)
     return sorted(ours) == sorted(theirs)
 
@@ -125,10 +204,14 @@ async def their_problems(client: Client, spec: Written, name: str) -> tuple[str,
     try:
         await client.create(PADDLE_JOBS, a_job(spec, name), dry_run=True)
     except Invalid as refusal:
-        causes = refusal.status.details.causes if refusal.status.details else ()
-        said = [cause.message.removeprefix("Invalid value: ") for cause in causes]
-        return tuple(sentence for sentence in said if OF_SCALE not in sentence)
+        return sentences_of(refusal)
     return ()
+
+
+def sentences_of(refusal: Invalid) -> tuple[str, ...]:
+    causes = refusal.status.details.causes if refusal.status.details else ()
+    said = [cause.message.removeprefix("Invalid value: ") for cause in causes]
+    return tuple(sentence for sentence in said if OF_SCALE not in sentence)
 
 
 def our_problems(spec: Written, name: str) -> tuple[str, ...]:

@@ -1,25 +1,11 @@
 """A wrong job for each thing that is refused, with the sentence that tells of it, and a right job beside it."""
 
-from dataclasses import dataclass
-
 from paddle_operator.api.paddlejob import Role
+from tests.api.cases import Case
 from tests.api.jobs import Written, a_role, a_template
+from tests.api.wrong_policies import POLICY_CASES
 
-
-@dataclass(frozen=True)
-class Case:
-    """The same job wrong and right. `server` is what the API server says, where the schema and not a rule refuses."""
-
-    wrong: Written
-    right: Written
-    sentence: str
-    server: str = ""
-    wrong_name: str = "mnist"
-    right_name: str = "mnist"
-
-    def __str__(self) -> str:
-        return self.sentence.partition(", but")[0]
-
+__all__ = ["CASES", "Case"]
 
 WORKERS: Written = {"worker": a_role()}
 LONG = "a" * 51
@@ -129,4 +115,5 @@ CASES = [
         'spec.withGloo is "1", but must be a whole number',
         server="spec.withGloo in body must be of type integer",
     ),
+    *POLICY_CASES,
 ]

@@ -6,7 +6,9 @@ Both come from the same types and rules. What v1beta1 does not know (CEL, defaul
 from typing import Any
 
 from paddle_operator.api.paddlejob import GROUP, KIND, PLURAL, VERSION
-from paddle_operator.api.rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES, Rule
+from paddle_operator.api.policy_rules import LASTING_FIELDS, POLICY_BOUNDS
+from paddle_operator.api.rule import Rule
+from paddle_operator.api.rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES
 from paddle_operator.api.schema import Schema, struct_schema
 from paddle_operator.api.spec import PaddleJobSpec
 from paddle_operator.api.status import PaddleJobStatus
@@ -89,7 +91,10 @@ def definition(version: str, parts: Manifest) -> Manifest:
 
 def whole_schema() -> Schema:
     spec = struct_schema(PaddleJobSpec)
-    spec["x-kubernetes-validations"] = [validation(rule) for rule in SPEC_RULES]
+    for path, bounds in POLICY_BOUNDS.items():
+        part(spec, path).update(bounds)
+    lasting = [{"rule": each.cel, "message": each.sentence} for each in LASTING_FIELDS]
+    spec["x-kubernetes-validations"] = [validation(rule) for rule in SPEC_RULES] + lasting
     status = struct_schema(PaddleJobStatus)
     status["properties"]["conditions"] |= {
         "x-kubernetes-list-type": "map",
@@ -110,9 +115,16 @@ def whole_schema() -> Schema:
     }
 
 
+def part(schema: Schema, path: str) -> Schema:
+    """`rules.items.action` of a schema: a property, or what a list is of."""
+    for name in path.split("."):
+        schema = schema["items"] if name == "items" else schema["properties"][name]
+    return schema
+
+
 def validation(rule: Rule[Any]) -> Schema:
     found = {"rule": rule.cel, "message": f"{rule.field}: {rule.fix}", "messageExpression": rule.cel_message}
-    if rule.field.startswith("spec."):
+    if rule.field.startswith("spec.") and "[" not in rule.field:  # a place in a list cannot be told
         found["fieldPath"] = rule.field.removeprefix("spec")
     return found
 
@@ -137,7 +149,5 @@ def bound(schema: Schema, rule: Rule[Any]) -> None:
     """Write the rule into the schema as a minimum and a maximum, if it is of that kind."""
     if rule.bounds is None:
         return
-    for part in rule.field.split("."):
-        schema = schema["properties"][part]
     low, high = rule.bounds
-    schema |= {"minimum": low} | ({} if high is None else {"maximum": high})
+    part(schema, rule.field).update({"minimum": low} | ({} if high is None else {"maximum": high}))

@@ -3,10 +3,13 @@
 import msgspec
 
 from paddle_operator.api.fitting import template_misfits
+from paddle_operator.api.policy_rules import rule_of, that_matter
 from paddle_operator.api.reading import Unfit, read
 from paddle_operator.api.rules import problems
 from paddle_operator.api.spec import (
     CleanPodPolicy,
+    ExitCodeOperator,
+    FailureAction,
     Intranet,
     Mode,
     PaddleJobSpec,
@@ -21,10 +24,13 @@ __all__ = [
     "API_VERSION",
     "GROUP",
     "KIND",
+    "MANAGER",
     "PLURAL",
     "VERSION",
     "CleanPodPolicy",
     "Condition",
+    "ExitCodeOperator",
+    "FailureAction",
     "Intranet",
     "Mode",
     "PaddleJobSpec",
@@ -39,6 +45,8 @@ __all__ = [
     "problems",
     "read_spec",
     "read_status",
+    "rule_of",
+    "that_matter",
 ]
 
 GROUP = "batch.paddlepaddle.org"
@@ -46,6 +54,7 @@ VERSION = "v1"
 KIND = "PaddleJob"
 PLURAL = "paddlejobs"
 API_VERSION = f"{GROUP}/{VERSION}"
+MANAGER = f"{GROUP}/paddle-operator"  # this operator, in spec.managedBy
 
 _SPEC = msgspec.json.Decoder(PaddleJobSpec)
 

@@ -12,7 +12,14 @@ import msgspec
 S = TypeVar("S", bound=msgspec.Struct)
 
 LONGEST_VALUE = 80
-IN_WORDS = {int: "a whole number", str: "a text", dict: "a map of fields", tuple: "a list", float: "a number"}
+IN_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a text",
+    dict: "a map of fields",
+    tuple: "a list",
+    float: "a number",
+}
 
 
 class Unfit(ValueError):

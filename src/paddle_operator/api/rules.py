@@ -1,18 +1,16 @@
-"""What a PaddleJob must be beyond its types, each rule once: for the API server (cel), for us (holds) and for people.
+"""What a PaddleJob must be beyond its types, each rule once.
 
 The CRD carries `cel`, and refuses in the words that `problem` gives; a property test on a real API server keeps the two
 equal. We ask again ourselves, since an object may have been stored before there were rules.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from paddle_operator.api.policy_rules import POLICY_RULES, policy_problems
+from paddle_operator.api.rule import Rule, absent, at, at_least, between, problem
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec
-
-T = TypeVar("T")
 
 MOST_REPLICAS = 10_000
 LONGEST_CHILD = f"-{max(Role, key=len)}-{MOST_REPLICAS - 1}"
@@ -22,79 +20,12 @@ LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # DNS-1035, as Services need it
 LOWEST_PORT, HIGHEST_PORT = 1, 65_535
 
 
-@dataclass(frozen=True)
-class Rule(Generic[T]):
-    """One sentence about a field. `cel` has the spec as `self`, or the whole object where the field is in metadata.
-
-    What is refused is told as `<field> is <value>, but <fix>`; where the value is more than the field's number, `says`
-    and what it is to be filled with, from both sides, stand beside it.
-    """
-
-    field: str
-    cel: str
-    holds: Callable[[T], bool]
-    fix: str
-    says: str = "%d"
-    values: Callable[[T], tuple[object, ...]] | None = None
-    cel_values: str | None = None
-    bounds: tuple[int, int | None] | None = None  # the same rule as a minimum and a maximum, for schemas without CEL
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.field} is {self.says}, but {self.fix}"
-
-    @property
-    def cel_message(self) -> str:
-        """The sentence as CEL. With `+ string(…)` an API server takes it for endlessly long and refuses the CRD."""
-        values = f"self.{self.field.removeprefix('spec.')}" if self.cel_values is None else self.cel_values
-        return f"{json.dumps(self.sentence)}.format([{values}])"
-
-
-def problem(written: T, rule: Rule[T]) -> str | None:
-    """The sentence that the rule has about it, if it does not hold."""
-    if rule.holds(written):
-        return None
-    return rule.sentence % (rule.values(written) if rule.values else at(written, rule.field))
-
-
 def problems(spec: PaddleJobSpec, name: str | None = None) -> list[str]:
     """All that is wrong with a job, where the types are right; without a name, all that is wrong with the spec."""
     about_name = [problem(name, rule) for rule in NAME_RULES] if name is not None else []
     about_spec = [problem(spec, rule) for rule in SPEC_RULES]
     about_templates = [each for role, part in spec.roles.items() for each in template_problems(role, part)]
-    return [sentence for sentence in (*about_name, *about_spec, *about_templates) if sentence]
-
-
-def at(spec: object, field: str) -> Any:
-    """The value of a field, by its path as a user writes it; None where a part of the path is not there."""
-    value: Any = spec
-    for part in field.removeprefix("spec.").split("."):
-        value = None if value is None else getattr(value, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", part))
-    return value
-
-
-def absent(field: str) -> str:
-    """CEL that is true where a part of the path is not there."""
-    parts = field.removeprefix("spec.").split(".")
-    return " || ".join(f"!has(self.{'.'.join(parts[: depth + 1])})" for depth in range(len(parts)))
-
-
-def between(field: str, low: int, high: int, fix: str) -> Rule[PaddleJobSpec]:
-    def holds(spec: PaddleJobSpec) -> bool:
-        number = at(spec, field)
-        return number is None or low <= number <= high
-
-    value = f"self.{field.removeprefix('spec.')}"
-    return Rule(field, f"{absent(field)} || ({value} >= {low} && {value} <= {high})", holds, fix, bounds=(low, high))
-
-
-def at_least(field: str, low: int, fix: str) -> Rule[PaddleJobSpec]:
-    def holds(spec: PaddleJobSpec) -> bool:
-        number = at(spec, field)
-        return number is None or number >= low
-
-    cel = f"{absent(field)} || self.{field.removeprefix('spec.')} >= {low}"
-    return Rule(field, cel, holds, fix, bounds=(low, None))
+    return [sentence for sentence in (*about_name, *about_spec, *policy_problems(spec), *about_templates) if sentence]
 
 
 # Names
@@ -194,6 +125,7 @@ SPEC_RULES: tuple[Rule[PaddleJobSpec], ...] = (
     ELASTIC_NEEDS_WORKERS,
     ELASTIC_IS_COLLECTIVE,
     GANG,
+    *POLICY_RULES,
 )
 
 # Templates: what the schema of a PodTemplateSpec alone would let through. The CRD has these as minItems, minimum and

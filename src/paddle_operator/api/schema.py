@@ -20,6 +20,7 @@ from paddle_operator.api.spec import OLD_SPELLINGS
 Schema = dict[str, Any]
 
 PLAIN: dict[Any, Schema] = {
+    bool: {"type": "boolean"},
     int: {"type": "integer"},
     str: {"type": "string"},
     datetime: {"type": "string", "format": "date-time"},

@@ -48,9 +48,23 @@ class Phase(StrEnum):
     STARTING = "Starting"
     RUNNING = "Running"
     RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
     COMPLETED = "Completed"
     FAILED = "Failed"
     TERMINATING = "Terminating"
+
+
+class FailureAction(StrEnum):
+    """What a failure with such an exit code brings: the end of the job, or another try that counts, or does not."""
+
+    FAIL_JOB = "FailJob"
+    COUNT = "Count"
+    IGNORE = "Ignore"
+
+
+class ExitCodeOperator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
 
 
 class Fields(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -83,9 +97,69 @@ class SchedulingPolicy(Fields, frozen=True):
     """What must be free before the job may start; the sum over all pods, where this is left out."""
 
 
+class ExitCodes(Fields, frozen=True):
+    """Exit codes of the container that trains: the one named paddle, else the first."""
+
+    operator: ExitCodeOperator
+    """In: the code is one of the values. NotIn: it is none of them."""
+    values: tuple[int, ...]
+    """From 1 to 255. A signal shows as 128 and its number, under paddle.distributed.launch as 256 less its number."""
+
+
+class FailureRule(Fields, frozen=True):
+    """What to do about a pod that failed with certain exit codes."""
+
+    action: FailureAction
+    """FailJob ends the job at once, Count tries again and counts it, Ignore tries again and does not count it."""
+    on_exit_codes: ExitCodes
+    """The exit codes that the rule is about."""
+
+
+class PodFailurePolicy(Fields, frozen=True):
+    """Which failures are worth another try."""
+
+    rules: tuple[FailureRule, ...]
+    """From 1 to 20; the first that fits decides. Where none does, 2 (a bad command line) fails the job and every other
+    code counts."""
+
+
+class SuccessRule(Fields, frozen=True):
+    """Which workers must have succeeded."""
+
+    succeeded_indexes: str = ""
+    """The workers that matter, such as 0 for the chief alone, or 0-3. Left out, all of them matter."""
+    succeeded_count: int | None = None
+    """How many of those that matter must have succeeded. Left out, all of them."""
+
+
+class SuccessPolicy(Fields, frozen=True):
+    """When the job is done."""
+
+    rules: tuple[SuccessRule, ...]
+    """One rule. When it is met the job is Completed, and pods that still run are ended."""
+
+
 class PaddleJobSpec(Fields, frozen=True):
     """What to run."""
 
+    suspend: bool = False
+    """True ends the pods and keeps the job; false lets it start again, afresh. A finished job is not touched."""
+    backoff_limit: int | None = None
+    """How many times the job is tried again after a failure. Left out, the first failed pod fails the job. Preemption,
+    eviction and the loss of a node do not count. The pause before each try is 10 s, then 20 s, at most 6 minutes."""
+    pod_failure_policy: PodFailurePolicy | None = None
+    """Which exit codes are worth another try; needs backoffLimit."""
+    active_deadline_seconds: int | None = None
+    """How long the job may take, tries and pauses together; then it fails. While it is suspended, no time passes."""
+    start_deadline_seconds: int | None = None
+    """How long the job may wait until every pod has started, at each try; then it fails and says what it waited for."""
+    ttl_seconds_after_finished: int | None = None
+    """When the finished job itself is deleted, with everything that is left of it. Left out, never."""
+    success_policy: SuccessPolicy | None = None
+    """Which workers must have succeeded. Left out, all of them."""
+    managed_by: str = ""
+    """The controller that looks after this job, where it is another one than this operator, which then leaves it alone.
+    Cannot be changed."""
     clean_pod_policy: CleanPodPolicy | None = None
     """Whether the pods of a finished job are deleted: Always, Never, OnFailure or OnCompletion. Left out, it acts as
     OnCompletion. OnFailed is an old spelling of OnFailure."""

@@ -65,7 +65,7 @@ class PaddleJobStatus(Fields, frozen=True):
     """What has become of it."""
 
     phase: str = ""
-    """Pending, Starting, Running, Restarting, Completed, Failed or Terminating."""
+    """Pending, Starting, Running, Restarting, Suspended, Completed, Failed or Terminating."""
     mode: str = ""
     """PS, Collective or Single."""
     ready: str = ""
@@ -87,7 +87,19 @@ class PaddleJobStatus(Fields, frozen=True):
     host_port: int | None = None
     """The first port of the job's block, where intranet is Host."""
     attempt: int = 0
-    """How many times all pods were replaced after a failure."""
+    """How many times all pods were replaced."""
+    attempt_time: datetime | None = None
+    """When they were replaced last."""
+    restarts: int = 0
+    """How many tries of backoffLimit are used up."""
+    next_attempt_time: datetime | None = None
+    """When pods are made again after the last failure."""
+    replacing: tuple[str, ...] = ()
+    """UIDs of failed pods that are counted already and about to be replaced, each alone."""
+    active_since: datetime | None = None
+    """When the job was last resumed, if it was ever suspended."""
+    active_seconds: int = 0
+    """How long it had been active before it was last suspended."""
     selector: str = ""
     """Selects the workers' pods, for `kubectl scale` and autoscalers."""
     elastic: str = ""

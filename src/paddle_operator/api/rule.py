@@ -1,0 +1,78 @@
+"""What one rule is: a sentence about a field, for the API server (cel), for us (holds) and for people."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from paddle_operator.api.spec import PaddleJobSpec
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rule(Generic[T]):
+    """One sentence about a field. `cel` has the spec as `self`, or the whole object where the field is in metadata.
+
+    What is refused is told as `<field> is <value>, but <fix>`; where the value is more than the field's number, `says`
+    and what it is to be filled with, from both sides, stand beside it.
+    """
+
+    field: str
+    cel: str
+    holds: Callable[[T], bool]
+    fix: str
+    says: str = "%d"
+    values: Callable[[T], tuple[object, ...]] | None = None
+    cel_values: str | None = None
+    bounds: tuple[int, int | None] | None = None  # the same rule as a minimum and a maximum, for schemas without CEL
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.field} is {self.says}, but {self.fix}"
+
+    @property
+    def cel_message(self) -> str:
+        """The sentence as CEL. With `+ string(…)` an API server takes it for endlessly long and refuses the CRD."""
+        values = f"self.{self.field.removeprefix('spec.')}" if self.cel_values is None else self.cel_values
+        return f"{json.dumps(self.sentence)}.format([{values}])"
+
+
+def problem(written: T, rule: Rule[T]) -> str | None:
+    """The sentence that the rule has about it, if it does not hold."""
+    if rule.holds(written):
+        return None
+    return rule.sentence % (rule.values(written) if rule.values else at(written, rule.field))
+
+
+def at(spec: object, field: str) -> Any:
+    """The value of a field, by its path as a user writes it; None where a part of the path is not there."""
+    value: Any = spec
+    for part in field.removeprefix("spec.").split("."):
+        value = None if value is None else getattr(value, re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", part))
+    return value
+
+
+def absent(field: str) -> str:
+    """CEL that is true where a part of the path is not there."""
+    parts = field.removeprefix("spec.").split(".")
+    return " || ".join(f"!has(self.{'.'.join(parts[: depth + 1])})" for depth in range(len(parts)))
+
+
+def between(field: str, low: int, high: int, fix: str) -> Rule[PaddleJobSpec]:
+    def holds(spec: PaddleJobSpec) -> bool:
+        number = at(spec, field)
+        return number is None or low <= number <= high
+
+    value = f"self.{field.removeprefix('spec.')}"
+    return Rule(field, f"{absent(field)} || ({value} >= {low} && {value} <= {high})", holds, fix, bounds=(low, high))
+
+
+def at_least(field: str, low: int, fix: str) -> Rule[PaddleJobSpec]:
+    def holds(spec: PaddleJobSpec) -> bool:
+        number = at(spec, field)
+        return number is None or number >= low
+
+    cel = f"{absent(field)} || self.{field.removeprefix('spec.')} >= {low}"
+    return Rule(field, cel, holds, fix, bounds=(low, None))
