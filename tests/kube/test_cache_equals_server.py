@@ -81,7 +81,7 @@ class CacheLife(RuleBasedStateMachine):
             Scope(self.namespace),
             list_by=ListBy.PAGES if kind is POD_TEMPLATES else ListBy.STREAM,
             page_size=2,
-            idle_seconds=0.3,
+            idle_seconds=0.6,  # longer than a busy server needs for the first word of its answer
             clock=HurriedClock(speed=20),
         )
         self.replays[kind] = Replay(informer)
@@ -190,7 +190,7 @@ class CacheLife(RuleBasedStateMachine):
         self.proxy.heal()
         for kind, replay in self.replays.items():
             server = {each.key: each.version for each in await self.admin.list_all(kind, Scope(self.namespace))}
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60  # a dozen stalls that are still to come, one after the other
             while not (replay.informer.synced and replay.versions() == server):
                 assert time.monotonic() < deadline, f"{kind}: {replay.versions()} here, {server} there"
                 assert not self.tasks[kind].done(), self.tasks[kind]

@@ -22,6 +22,9 @@ ORDERS = 5
 MOST_PER_SECOND = 60
 PAIRS_AT_ONCE = 12
 SPEED = 10.0
+# A second of ours is ten of a hurried desk: four keys of nine passes each, and seven tries of the informer, of five
+# requests at most. Without the pauses of the queue 376 were counted, without those of the informer 485.
+MOST_PER_HURRIED_SECOND = 4 * 9 * 4 + 7 * 5
 
 RULES: dict[str, Callable[[FaultProxy], Rule]] = {
     "409": lambda proxy: proxy.when().answer(409),
@@ -107,20 +110,24 @@ async def trial(control_plane: ControlPlane, name: str, namespace: str, clock: C
             await running
 
 
-@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
-    control_plane: ControlPlane, namespace: str, fault: str
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    async with trial(control_plane, "desk", namespace, SystemClock()) as alone:
-        await alone.order(2)
-        await alone.converged()
-        alone.proxy.forget()
-        with in_force(alone.proxy, fault):
-            await alone.order(ORDERS)
-            await asyncio.sleep(2)
-            assert alone.proxy.peak_per_second() <= MOST_PER_SECOND
-        await alone.converged()
-        assert alone.proxy.peak_per_second() <= MOST_PER_SECOND
+    async def live_through(number: int, fault: str) -> None:
+        async with trial(control_plane, f"desk-{number}", namespace, SystemClock()) as alone:
+            await alone.order(2)
+            await alone.converged()
+            alone.proxy.forget()
+            with in_force(alone.proxy, fault):
+                await alone.order(ORDERS)
+                await asyncio.sleep(2)
+                assert alone.proxy.peak_per_second() <= MOST_PER_SECOND, fault
+            await alone.converged()
+            assert alone.proxy.peak_per_second() <= MOST_PER_SECOND, fault
+
+    async with asyncio.TaskGroup() as group:
+        for number, fault in enumerate(FAULTS):
+            group.create_task(live_through(number, fault))
 
 
 async def test_every_two_faults_together_end_in_convergence_and_nothing_spins_meanwhile(
@@ -149,7 +156,7 @@ async def test_every_two_faults_together_end_in_convergence_and_nothing_spins_me
             except TimeoutError as open_ends:
                 raise AssertionError(f"{first}, then {second}: {open_ends}") from None
             peak = pair.proxy.peak_per_second()
-            assert peak <= MOST_PER_SECOND, f"{first}, then {second}: {peak} requests in a second"
+            assert peak <= MOST_PER_HURRIED_SECOND, f"{first}, then {second}: {peak} requests in a second"
             peaks.append(peak)
 
     async with asyncio.TaskGroup() as group:

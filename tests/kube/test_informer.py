@@ -9,15 +9,33 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.informer import Informer, ListBy
+from paddle_operator.kube.informer import ABSENT_PAUSE_SECONDS, Informer, ListBy
+from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Object, Pod, Resource, View
 from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Stored
+from testbed.clock import HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
 
 Told = tuple[str, str, Lane]
+
+DEFINITIONS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
+GADGETS = Resource("apis/informer.example.com/v1", "gadgets", Object)
+GADGETS_DEFINED = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "gadgets.informer.example.com"},
+    "spec": {
+        "group": "informer.example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Gadget", "plural": "gadgets"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
 
 
 class Ear:
@@ -25,13 +43,19 @@ class Ear:
 
     def __init__(self, informer: Informer[Any, Any]) -> None:
         self.told: list[Told] = []
+        self.presence: list[tuple[str, int]] = []  # and how many objects the store had then
         self._heard = asyncio.Event()
         self._informer = informer
         informer.store.listen(self._hear)
+        informer.on_presence(self._hear_of_presence)
 
     def _hear(self, old: Stored | None, new: Stored | None, lane: Lane) -> None:
         deed = "added" if old is None else "deleted" if new is None else "changed"
         self.told.append((deed, (new or old).key.name, lane))  # type: ignore[union-attr]  # one of the two is there
+        self._heard.set()
+
+    def _hear_of_presence(self) -> None:
+        self.presence.append(("absent" if self._informer.absent else "there", len(self._informer.store)))
         self._heard.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -60,6 +84,18 @@ def informer_of(
     client: Client, namespace: str, kind: Resource[Object] = CONFIG_MAPS, **options: Any
 ) -> Informer[Object, Object]:
     return Informer(client, kind, Scope(namespace, fields="metadata.name!=kube-root-ca.crt"), **options)
+
+
+class NotingClock(HurriedClock):
+    """Real time in a hurry, with a note of each pause."""
+
+    def __init__(self) -> None:
+        super().__init__(speed=100)
+        self.pauses: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(seconds)
 
 
 @asynccontextmanager
@@ -248,3 +284,90 @@ async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_c
             await breakable_control_plane.api_server.start()
             await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "after")))
             await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+
+
+@pytest.mark.parametrize("list_by", ListBy)
+async def test_an_optional_kind_may_be_absent_and_is_followed_once_it_is_there(
+    client: Client,
+    proxy: FaultProxy,
+    proxied: Client,
+    namespace: str,
+    list_by: ListBy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+    clock = NotingClock()
+    missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).answer(404)
+    informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=clock)
+    assert not informer.absent  # nobody has answered yet
+    async with running(informer) as ear:
+        assert informer.absent
+        assert list(Manager(informers=[informer], controllers=[]).readiness_problems()) == []
+        await missing.has_fired(4)
+        assert clock.pauses[:3] == [ABSENT_PAUSE_SECONDS] * 3
+        missing.remove()
+        await ear.until(lambda: not informer.absent)
+        assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
+        await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
+    assert ear.presence == [("absent", 0), ("there", 1)]
+    assert [record.message for record in caplog.records if record.name == "paddle_operator.kube.informer"] == [
+        "the server does not have this kind, asking until it does",
+        "the server has this kind now",
+    ]
+
+
+@pytest.mark.parametrize("list_by", ListBy)
+async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
+    client: Client, proxy: FaultProxy, proxied: Client, namespace: str, list_by: ListBy
+) -> None:
+    for name in ("a", "b"):
+        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, name)))
+    informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=NotingClock())
+    async with running(informer) as ear:
+        ear.told.clear()
+        missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).answer(404)
+        proxy.when(verb="watch").end_watch(times=1)
+        await ear.until(lambda: informer.absent)
+        assert ear.told == [("deleted", "a", Lane.RELIST), ("deleted", "b", Lane.RELIST)]
+        missing.remove()
+        await ear.until(lambda: not informer.absent)
+        assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
+    assert ear.presence == [("absent", 0), ("there", 2)]
+
+
+async def test_a_kind_that_must_be_there_is_a_problem_while_it_is_not(
+    proxy: FaultProxy, proxied: Client, namespace: str
+) -> None:
+    missing = proxy.when(verb="list").answer(404)
+    informer = informer_of(proxied, namespace, clock=HurriedClock(speed=100))
+    task = asyncio.ensure_future(informer.run())
+    await missing.has_fired(3)
+    assert not informer.synced
+    assert not informer.absent
+    assert informer.problem
+    missing.remove()
+    await asyncio.wait_for(informer.wait_synced(), 10)
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_kind_that_is_defined_late_and_removed_again(client: Client, namespace: str) -> None:
+    informer: Informer[Object, Object] = Informer(
+        client, GADGETS, Scope(namespace), optional=True, clock=HurriedClock(speed=20)
+    )
+    gadget = {"apiVersion": "informer.example.com/v1", "kind": "Gadget"}
+    async with running(informer) as ear:
+        for name in ("first", "second"):
+            assert informer.absent
+            await client.create(DEFINITIONS, GADGETS_DEFINED)
+            await ear.until(lambda: not informer.absent)
+            await client.create(GADGETS, gadget | {"metadata": {"namespace": namespace, "name": name}})
+            await ear.until(lambda: len(informer.store) == 1)
+            await client.delete(DEFINITIONS, Key("", "gadgets.informer.example.com"))
+            await ear.until(lambda: informer.absent)
+    assert ear.presence == [("absent", 0)] + [("there", 0), ("absent", 0)] * 2
+    assert [(deed, name) for deed, name, _ in ear.told] == [
+        (deed, name) for name in ("first", "second") for deed in ("added", "deleted")
+    ]

@@ -1,6 +1,7 @@
 """A manager's promises: in order up, in order down, and no part dies unnoticed."""
 
 import asyncio
+import logging
 import os
 import signal
 from typing import Any, cast
@@ -133,6 +134,28 @@ async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> No
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(running, 5)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_another_signal_makes_the_log_tell_everything_until_it_comes_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    part = Part()
+    part.full.set()
+
+    async def reconcile(key: str) -> None: ...
+
+    controller = Controller("test", Queue[str]("test"), reconcile)
+    root = logging.getLogger()
+    with caplog.at_level(logging.WARNING):
+        running = asyncio.ensure_future(run_until_signalled(a_manager(part, controller)))
+        await settled()
+        for level in (logging.DEBUG, logging.WARNING, logging.DEBUG):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await asyncio.sleep(0.05)
+            assert root.level == level
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(running, 5)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
 async def test_a_second_signal_ends_it_at_once() -> None:

@@ -1,13 +1,17 @@
 """Whoever watches over the process gets true answers, in the words that dashboards know."""
 
+import os
 import re
+import ssl
 from collections.abc import Iterable
+from pathlib import Path
 
 import aiohttp
 import pytest
+import trustme
 
 from paddle_operator.kube import metrics
-from paddle_operator.kube.serving import Address, Complaints, _listener, serving
+from paddle_operator.kube.serving import Address, Complaints, Protection, _listener, serving
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -119,3 +123,50 @@ async def test_a_port_that_is_taken_is_one_sentence_and_gives_the_other_one_back
         assert told.value.__cause__ is None
     async with serving(f"127.0.0.1:{free[1]}", "0", nothing, nothing) as addresses:
         assert addresses == [free]
+
+
+def write_certificate(folder: Path, authority: trustme.CA) -> Protection:
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(str(folder / "key.pem"))
+    issued.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
+    return Protection(folder / "certificate.pem", folder / "key.pem")
+
+
+async def test_metrics_go_over_tls_where_there_is_a_certificate_and_a_new_one_is_taken_up(tmp_path: Path) -> None:
+    old, new = trustme.CA(), trustme.CA()
+    protection = write_certificate(tmp_path, old)
+
+    async def seen_by(authority: trustme.CA, port: int) -> int:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+        url = f"https://127.0.0.1:{port}/metrics"
+        async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as reply:
+            return reply.status
+
+    async with serving("0", LOOPBACK, nothing, nothing, protection) as [address]:
+        assert await seen_by(old, address[1]) == 200
+        write_certificate(tmp_path, new)
+        os.utime(tmp_path / "certificate.pem", (1, 1))  # another time, however coarse the file system's clock is
+        assert await seen_by(new, address[1]) == 200  # and trusts no other
+        (tmp_path / "certificate.pem").write_text("half of a")
+        os.utime(tmp_path / "certificate.pem", (2, 2))
+        assert await seen_by(new, address[1]) == 200  # what cannot be read changes nothing
+
+
+async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+
+    async def asked(address: Address, **headers: str) -> int:
+        url = f"http://127.0.0.1:{address[1]}/metrics"
+        async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as reply:
+            return reply.status
+
+    async with serving("0", LOOPBACK, nothing, nothing, Protection(token=token)) as [address]:
+        assert await asked(address) == 401
+        assert await asked(address, Authorization="Bearer wrong") == 401
+        assert await asked(address, Authorization="Bearer first") == 200
+        token.write_text("second\n")
+        assert await asked(address, Authorization="Bearer first") == 401
+        assert await asked(address, Authorization="Bearer second") == 200

@@ -106,6 +106,20 @@ def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_
     assert store.get(Key("default", "a")) is None
 
 
+def test_what_we_know_beyond_a_version_holds_until_a_newer_one_comes() -> None:
+    store: Store[Thing] = Store()
+    heard = Heard(store)
+    store.put(thing("a", "1", 5))
+    store.amend(thing("a", "1", 5, owner="ours"))
+    store.put(thing("a", "1", 5))  # an echo of what it was
+    assert store.get(Key("default", "a")) == thing("a", "1", 5, owner="ours")
+    store.put(thing("a", "1", 6))
+    for late in (thing("a", "1", 5, owner="ours"), thing("a", "2", 6, owner="ours"), thing("b", "3", 6)):
+        store.amend(late)
+    assert list(store) == [thing("a", "1", 6)]
+    assert len(heard.news) == 3
+
+
 def test_a_server_whose_data_went_back_in_time_is_believed() -> None:
     store: Store[Thing] = Store()
     store.put(thing("a", "1", 50))

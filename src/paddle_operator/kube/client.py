@@ -5,6 +5,7 @@ server is saturated from about eight (python-stack.md 2b, testbed.md). Each conn
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -32,6 +33,8 @@ from paddle_operator.kube.wire import (
     read_one,
     read_page,
 )
+
+log = logging.getLogger(__name__)
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -282,7 +285,7 @@ class Client:
         return read_one(kind, reply) if stays else None
 
     async def delete_all(self, kind: Resource[T], scope: Scope, *, propagation: str = "Background") -> list[T]:
-        """What is left of the objects that the scope selects, after one request for all of them."""
+        """The objects that the scope selects, as they were before this one request deleted them all."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         about = f"delete {kind} {scope.labels or 'all'} in {scope.namespace}"
         path = kind.path(namespace=scope.namespace)
@@ -397,6 +400,8 @@ class Client:
                 allow_redirects=False,
             ) as reply:
                 metrics.count_request(reply.status, call.method, self._host)
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("asked", extra={"method": call.method, "path": call.path, "code": reply.status})
                 yield reply
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.count_request("<error>", call.method, self._host)

@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 LONGEST_NOTE_BYTES = 1024  # the API server's own limit, and it counts bytes
 MOST_WAITING = 1000
-MOST_REMEMBERED = 4096
+MOST_REMEMBERED = 1024  # 0.8 kB each
 PATIENCE_SECONDS = 1.0
 RECOUNT_SECONDS = 30.0  # a series is written again at most this often
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reference:
     """The object that an Event is about."""
 
@@ -44,7 +44,7 @@ class Reference:
     uid: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _News:
     regarding: Reference
     type: str
@@ -53,7 +53,7 @@ class _News:
     action: str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Series:
     key: Key  # of the Event object
     count: int = 1

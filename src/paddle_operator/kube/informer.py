@@ -14,15 +14,17 @@ from typing import Any, Generic, cast
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import EVERYTHING, IDLE_SECONDS, PAGE_SIZE, Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.kube.errors import Expired, Invalid, KubeError, Status, refusal
+from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, Status, refusal
 from paddle_operator.kube.metrics import InformerMetrics
 from paddle_operator.kube.objects import Added, Bookmark, Change, Deleted, Error, Key, Modified, Resource, T
+from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Relist, Store, V
 from paddle_operator.kube.wire import Unreadable
 
 log = logging.getLogger(__name__)
 
 CHANGES_A_TURN = 100  # about 10 ms of work; a turn after every change would be a system call each
+ABSENT_PAUSE_SECONDS = 5.0  # one question; a lease is renewed more often than that
 
 
 class ListBy(Enum):
@@ -36,6 +38,7 @@ class Informer(Generic[T, V]):
     """The store of one kind, and the task that keeps it true.
 
     `project` makes of each object what is kept of it: 100,000 pods take 95 MB as flat views, 389 MB as they are read.
+    An `optional` kind is one that the cluster may not have (yet): its store is then empty, and counts as synced.
     """
 
     def __init__(
@@ -48,20 +51,24 @@ class Informer(Generic[T, V]):
         list_by: ListBy = ListBy.PAGES,
         idle_seconds: float = IDLE_SECONDS,
         page_size: int = PAGE_SIZE,
+        optional: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.kind = kind
         self.store: Store[V] = Store()
         self.problem: str | None = None  # why we cannot follow right now, in one sentence
+        self.absent = False  # the server has said that it does not have this kind, and nothing else since
         self._client = client
         self._scope = scope
         self._project = project or cast("Callable[[T], V]", _as_it_is)
         self._list_by = list_by
         self._idle_seconds = idle_seconds
         self._page_size = page_size
+        self._optional = optional
         self._clock = clock or SystemClock()
         self._metrics = InformerMetrics(str(kind))
         self._synced = asyncio.Event()
+        self._presence_listeners: list[Callable[[], None]] = []
         self._listed = False  # whether store.version is a version to go on from
 
     @property
@@ -71,6 +78,10 @@ class Informer(Generic[T, V]):
 
     async def wait_synced(self) -> None:
         await self._synced.wait()
+
+    def on_presence(self, listener: Callable[[], None]) -> None:
+        """Have it called whenever `absent` has changed; the store is emptied or filled by then."""
+        self._presence_listeners.append(listener)
 
     def wrote(self, written: T) -> None:
         """Take over the server's answer to a write of ours, so that the next look does not see the time before it."""
@@ -97,6 +108,10 @@ class Informer(Generic[T, V]):
                     extra={"kind": str(self.kind), "why": str(error)},
                 )
             except KubeError as error:
+                if self._optional and isinstance(error, NotFound):
+                    self._empty(str(error))
+                    await self._clock.sleep(ABSENT_PAUSE_SECONDS)
+                    continue
                 self._report(str(error))
             await backoff.pause()
 
@@ -104,7 +119,8 @@ class Informer(Generic[T, V]):
         if self._listed:
             await self._follow(None)
             return
-        self._metrics.relists.inc()
+        if not self.absent:
+            self._metrics.relists.inc()
         if self._list_by is ListBy.STREAM:
             try:
                 await self._follow(self.store.relist())
@@ -201,8 +217,31 @@ class Informer(Generic[T, V]):
         self._listed = True
         self._metrics.objects.set(len(self.store))
         self._report(None)
-        if not self._synced.is_set():
-            self._synced.set()
+        self._synced.set()
+        if self.absent:
+            self.absent = False
+            log.info("the server has this kind now", extra={"kind": str(self.kind)})
+            self._tell_presence()
+
+    def _empty(self, why: str) -> None:
+        """The server does not have the kind, so no object of it, and no version to go on from; said once."""
+        news = not self.absent
+        self.absent = True
+        self._listed = False
+        for had in tuple(self.store):
+            self.store.remove(had.key, had.uid, Lane.RELIST)
+        self._metrics.objects.set(len(self.store))
+        self._report(None)  # it is an answer
+        self._synced.set()
+        if news:
+            log.warning(
+                "the server does not have this kind, asking until it does", extra={"kind": str(self.kind), "why": why}
+            )
+            self._tell_presence()
+
+    def _tell_presence(self) -> None:
+        for listener in self._presence_listeners:
+            listener()
 
     def _skip(self, unreadable: Unreadable) -> None:
         """An object that does not fit its type is as good as absent; it must not stop the others."""

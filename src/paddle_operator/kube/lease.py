@@ -137,7 +137,8 @@ class Elector:
                 await within(self._clock, min(self._terms.retry_seconds * 2, self._left()), self._renew())
             except (KubeError, TimeoutError) as error:
                 if not self.leading:
-                    raise LostLease(f"could not renew the lease {self._key} in time: {error or 'no answer'}") from error
+                    why = str(error) or "no answer"
+                    raise LostLease(f"could not renew the lease {self._key} in time: {why}") from error
                 log.warning("could not renew the lease, trying again", extra={"why": str(error) or "no answer"})
 
     def _left(self) -> float:

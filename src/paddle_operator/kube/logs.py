@@ -84,3 +84,12 @@ def start_logging(formatter: logging.Formatter, level: int = logging.INFO, strea
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.captureWarnings(capture=True)
+
+
+def debug_or_back(usual: int) -> str:
+    """Let every line through, or again only those of the usual level; returns the level's name. While somebody looks
+    for a cause the process goes on: what led to it would be gone after a restart.
+    """
+    root = logging.getLogger()
+    root.setLevel(usual if root.level == logging.DEBUG else logging.DEBUG)
+    return logging.getLevelName(root.level).lower()

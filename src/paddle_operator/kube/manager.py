@@ -16,7 +16,8 @@ from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.lease import Elector, LostLease
-from paddle_operator.kube.serving import serving
+from paddle_operator.kube.logs import debug_or_back
+from paddle_operator.kube.serving import Protection, serving
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +42,14 @@ class Manager:
         recorder: Recorder | None = None,
         health_address: str = "0",
         metrics_address: str = "0",
+        protection: Protection | None = None,
     ) -> None:
         self._informers = informers
         self._controllers = controllers
         self._elector = elector
         self._recorder = recorder
         self._addresses = health_address, metrics_address
+        self._protection = protection
         self._stopping = asyncio.Event()
         self._working = False
 
@@ -60,7 +63,7 @@ class Manager:
         """Run until `stop`. Raises Died with the part and the reason where something ended that should not have."""
         try:
             async with (
-                serving(*self._addresses, healthy=self.health_problems, ready=self.readiness_problems),
+                serving(*self._addresses, self.health_problems, self.readiness_problems, self._protection),
                 asyncio.TaskGroup() as parts,
             ):
                 followers = [parts.create_task(part) for part in self._followers()]
@@ -139,7 +142,9 @@ class Manager:
 
 
 async def run_until_signalled(manager: Manager) -> None:
-    """Run the manager; the first SIGTERM or SIGINT stops it gracefully, the second at once."""
+    """Run the manager; the first SIGTERM or SIGINT stops it gracefully, the second at once. SIGUSR1 makes the log tell
+    everything, until the next one.
+    """
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(manager.run())
     signals = 0
@@ -153,12 +158,18 @@ async def run_until_signalled(manager: Manager) -> None:
         else:
             running.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
+    usual = max(logging.INFO, logging.getLogger().level)
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGTERM: signalled,
+        signal.SIGINT: signalled,
+        signal.SIGUSR1: lambda: log.warning("the level of the log is another", extra={"to": debug_or_back(usual)}),
+    }
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         await running
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in handlers:
             loop.remove_signal_handler(number)
 
 

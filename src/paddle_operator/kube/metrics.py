@@ -3,6 +3,7 @@
 No label has an unbounded set of values, and children are bound once: `labels()` costs three times an increment.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import cache
 
@@ -10,6 +11,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
+
+
+def _tasks() -> int:
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # whoever asks does so without a loop
+        return 0
+
+
+Gauge("asyncio_tasks", "Tasks of the process: a number that grows is a leak.", registry=REGISTRY).set_function(_tasks)
 
 _QUEUE_BUCKETS = tuple(10.0**power for power in range(-8, 4))
 _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

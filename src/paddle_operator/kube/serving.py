@@ -3,14 +3,21 @@
 All three are answered by the loop that does the work: while it is stuck, kubelet's probe gets no answer, which is true.
 """
 
+import hmac
+import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from paddle_operator.kube.errors import in_words
 from paddle_operator.kube.metrics import REGISTRY
+
+log = logging.getLogger(__name__)
 
 Complaints = Callable[[], Iterable[str]]
 """Sentences about what is wrong right now; none means well."""
@@ -26,8 +33,58 @@ def _probe(complaints: Complaints) -> Callable[[web.Request], Awaitable[web.Resp
     return answer
 
 
-async def _metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
+@dataclass(frozen=True)
+class Protection:
+    """How metrics are kept from those whom they do not concern: TLS, a token, both or none.
+
+    Files may be replaced while we run, as a mounted Secret is: the token is read at each request, the certificate at
+    each handshake where it is another.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
+
+
+class _Certificate:
+    """The newest one, whoever asks: a client that trusts only the new one must not be shown the old one first."""
+
+    def __init__(self, certificate: Path, key: Path | None) -> None:
+        """Raises OSError where it cannot be read."""
+        self._certificate, self._key = certificate, key
+        self._loaded_at = 0.0
+        self._load()
+        self.context = self._newest
+        self.context.sni_callback = self._greet  # called in every handshake, with a name or without
+
+    def _load(self) -> None:
+        if (changed_at := self._certificate.stat().st_mtime) != self._loaded_at:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self._certificate, self._key)
+            self._newest, self._loaded_at = context, changed_at
+
+    def _greet(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        try:
+            self._load()
+        except OSError as problem:  # half of it is written, perhaps: the old one serves until the next handshake
+            log.warning("the certificate of /metrics cannot be read, the old one stays", extra={"why": str(problem)})
+        connection.context = self._newest
+
+
+class _Figures:
+    def __init__(self, protection: Protection) -> None:
+        """Raises OSError where a certificate cannot be read."""
+        self._protection = protection
+        self.certificate = _Certificate(protection.certificate, protection.key) if protection.certificate else None
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if self._protection.token and not self._knows(request, self._protection.token):
+            return web.Response(text="a token is needed: Authorization: Bearer …\n", status=401)
+        return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _knows(self, request: web.Request, token: Path) -> bool:
+        known = f"Bearer {token.read_text().strip()}"
+        return hmac.compare_digest(request.headers.get("Authorization", "").encode(), known.encode())
 
 
 def _listener(address: str) -> tuple[str | None, int]:
@@ -42,16 +99,21 @@ def _listener(address: str) -> tuple[str | None, int]:
 
 @asynccontextmanager
 async def serving(
-    health_address: str, metrics_address: str, healthy: Complaints, ready: Complaints
+    health_address: str,
+    metrics_address: str,
+    healthy: Complaints,
+    ready: Complaints,
+    protection: Protection | None = None,
 ) -> AsyncIterator[list[Address]]:
     """Serve probes and metrics, and tell where; an address of "0" serves nothing.
 
-    Raises ValueError for what is no address, OSError where it cannot be listened on.
+    Raises ValueError for what is no address, OSError where it cannot be listened on or a certificate cannot be read.
     """
+    told = _Figures(protection or Protection())
     probes, figures = web.Application(), web.Application()
     probes.router.add_get("/healthz", _probe(healthy))
     probes.router.add_get("/readyz", _probe(ready))
-    figures.router.add_get("/metrics", _metrics)
+    figures.router.add_get("/metrics", told.answer)
     runners = []
     try:
         for app, address in ((probes, health_address), (figures, metrics_address)):
@@ -62,7 +124,8 @@ async def serving(
             runners.append(runner)
             await runner.setup()
             try:
-                await web.TCPSite(runner, host, port).start()
+                context = told.certificate.context if told.certificate and app is figures else None
+                await web.TCPSite(runner, host, port, ssl_context=context).start()
             except OSError as problem:
                 raise OSError(f"cannot listen on {address}: {in_words(problem)}; choose another address") from None
         yield [address for runner in runners for address in runner.addresses]

@@ -102,6 +102,12 @@ class Store(Generic[V]):
         if old is not None and self.remove(key, uid):
             self._buried[uid] = old.version
 
+    def amend(self, new: V) -> None:
+        """We know more of an object than its last version says: so it is until the server tells of a newer one."""
+        old = self._objects.get(new.key)
+        if old is not None and (old.uid, old.version) == (new.uid, new.version):
+            self._exchange(new.key, old, new, Lane.LIVE)
+
     def relist(self, version: int | None = None) -> "Relist[V]":
         """Begin to take in a full list; its version is known now or only when it ends."""
         return Relist(self, version)
