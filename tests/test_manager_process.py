@@ -1,8 +1,10 @@
 """The operator as the process that `/manager` is: its flags, its probes, its end."""
 
 import asyncio
+import json
 import signal
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +20,8 @@ from testbed.followed import followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from testbed.ports import free_ports
-from tests.stories.stage import WHOLE_JOBS
+from tests.stories.jobs import a_job
+from tests.stories.stage import WHOLE_JOBS, Stage
 
 EXAMPLE = Path("deploy/examples/wide_and_deep.yaml")
 
@@ -59,6 +62,7 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
         await control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
         done = await jobs.until("wide-ande-deep", lambda job: (job.status or {}).get("phase") == "Completed")
         assert done.status["ready"] == "4/4"
+        process.send_signal(signal.SIGUSR1)
         async with aiohttp.ClientSession() as session:
             for path, port in (("healthz", health), ("readyz", health), ("metrics", metrics)):
                 async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
@@ -68,6 +72,10 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
         assert process.returncode == 0, said.decode()
         assert '"message":"started"' in said.decode()
         assert "--initImage has no effect" in said.decode()
+        lines = [json.loads(line) for line in said.decode().splitlines()]
+        (switched,) = (place for place, line in enumerate(lines) if line.get("to") == "debug")
+        assert not any(line["level"] == "debug" for line in lines[:switched])
+        assert {line["method"] for line in lines[switched:] if line["message"] == "asked"}, "a lease is given back"
         lease = await client.get(LEASES, Key(namespace, LEASE))
         assert not lease.spec.holder_identity, "the lease was given back"
 
@@ -101,4 +109,84 @@ def test_every_flag_of_the_readme_is_known() -> None:
             "--zap-log-level=debug",
         ]
     )
-    assert flags.namespace == "paddle-system"
+    assert flags.namespace == ("paddle-system",)
+    assert flags.leader_elect
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [([], False), (["--leader-elect=true"], True), (["--leader-elect=false"], False)]
+)
+def test_a_flag_that_go_would_take_is_taken(written: list[str], meant: bool) -> None:
+    assert parser().parse_args(written).leader_elect is meant
+
+
+async def test_of_several_namespaces_each_has_its_jobs_looked_after_and_no_other_has(
+    control_plane: ControlPlane, paddlejob_crd: None
+) -> None:
+    ours = [await control_plane.make_namespace(f"team-{team}") for team in ("a", "b")]
+    other = await control_plane.make_namespace("team-c")
+    (metrics,) = free_ports(1)
+    flags = [f"--namespace={', '.join(ours)}", "--health-probe-bind-address=0"]
+    async with (
+        Client(control_plane.connection()) as client,
+        HollowNodes(client, count=2) as nodes,
+        followed(client, WHOLE_JOBS, Scope()) as jobs,
+        manager_process(control_plane, *flags, f"--metrics-bind-address=127.0.0.1:{metrics}"),
+    ):
+        nodes.script("*-worker-*", exits(0, after=0.5))
+        for namespace in (other, *ours):
+            await control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
+
+        def phases() -> dict[str, str]:
+            return {job.key.namespace: job.phase for job in jobs.store if job.key.namespace in (other, *ours)}
+
+        await jobs.until_all(lambda: all(phases().get(each) == "Completed" for each in ours), within_seconds=60)
+        assert phases()[other] == ""
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{metrics}/metrics") as reply:
+            told = await reply.text()
+    assert 'paddlejobs{phase="Completed"} 2.0' in told
+    assert {f'workqueue_depth{{controller="paddlejob-{each}"' in told for each in ours} == {True}
+
+
+ENDS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut-off": signal.SIGSTOP}
+CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 0, signal.SIGSTOP: 1}
+
+
+@pytest.mark.timeout(180)
+async def test_a_leader_that_ends_in_mid_work_is_replaced_and_no_pod_is_made_twice(
+    control_plane: ControlPlane, paddlejob_crd: None
+) -> None:
+    """All ways at once, each with two replicas of its own: to wait until a lease runs out takes 15 s."""
+    async with (
+        Client(control_plane.connection()) as client,
+        HollowNodes(client, count=4) as nodes,
+        asyncio.TaskGroup() as group,
+    ):
+        for way, word in ENDS.items():
+            stage = Stage(control_plane, client, nodes, await control_plane.make_namespace(way))
+            group.create_task(replaced(control_plane, stage, word))
+
+
+async def replaced(control_plane: ControlPlane, stage: Stage, word: signal.Signals) -> None:
+    flags = [f"--namespace={stage.namespace}", "--leader-elect", f"--leader-election-namespace={stage.namespace}"]
+    flags += ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
+    async with (
+        stage.open(),
+        stage.recorded() as written,
+        followed(stage.client, LEASES, Scope(stage.namespace)) as leases,
+        manager_process(control_plane, *flags) as leader,
+    ):
+        await leases.until(LEASE, lambda lease: bool(lease.spec.holder_identity))
+        async with manager_process(control_plane, *flags):
+            await stage.submit(a_job("large", workers=60))
+            await stage.until_pods(lambda pods: len(pods) >= 5)
+            leader.send_signal(word)
+            await stage.until("large", lambda job: (job.status or {}).get("ready") == "60/60", within_seconds=90)
+            if word is signal.SIGSTOP:
+                leader.send_signal(signal.SIGCONT)
+            code = await asyncio.wait_for(leader.wait(), 60)
+            assert code == CODES[word], "who lost the lease ends by itself, and says so"
+    made = Counter(write.name for write in written.to("pods") if (write.verb, write.code) == ("create", 201))
+    assert len(await stage.pods()) == 60
+    assert set(made.values()) == {1}
+    assert not [write for write in written.to("pods") if write.verb.startswith("delete")]

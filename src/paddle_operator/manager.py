@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paddle_operator import __version__
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.ports import PortBlocks
 from paddle_operator.kube import config
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.connection import Connection
@@ -22,6 +23,8 @@ from paddle_operator.kube.lease import Elector
 from paddle_operator.kube.logs import JsonLines, TextLines, start_logging
 from paddle_operator.kube.manager import Died, Manager, run_until_signalled
 from paddle_operator.kube.objects import Key
+from paddle_operator.kube.serving import Protection
+from paddle_operator.plan.gang import VOLCANO
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +38,16 @@ def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="manager", description=__doc__.splitlines()[0] if __doc__ else "")
     flags.add_argument("--kubeconfig", type=Path, help="the cluster; else KUBECONFIG, the pod's own, or ~/.kube/config")
     flags.add_argument("--context", help="the context of the kubeconfig")
-    flags.add_argument("--namespace", default="", help="watch this namespace only; all of them where it is left out")
     flags.add_argument(
-        "--leader-elect", action="store_true", help="take part in an election, so that one replica writes"
+        "--namespace", type=namespaces, default="", help="of the jobs, several with commas; all where it is left out"
+    )
+    flags.add_argument(
+        "--leader-elect",
+        type=yes_or_no,
+        nargs="?",
+        const=True,
+        default=False,
+        help="take part in an election, so that one replica writes",
     )
     flags.add_argument("--leader-election-namespace", default="", help="where the lease is; the pod's own by default")
     flags.add_argument("--etcd-server", default="", help="host:port of the etcd that elastic jobs meet at")
@@ -48,14 +58,31 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--health-probe-bind-address", default=":8081", help="where /healthz and /readyz are; 0 is nowhere"
     )
+    flags.add_argument("--metrics-cert-file", type=Path, help="serve /metrics over TLS, with this certificate")
+    flags.add_argument("--metrics-key-file", type=Path, help="its key")
+    flags.add_argument("--metrics-token-file", type=Path, help="serve /metrics to those alone who have this token")
     flags.add_argument("--log-format", choices=sorted(FORMATS), default="text")
     flags.add_argument("--log-level", choices=list(LEVELS), default="info")
     flags.add_argument("--version", action="version", version=__version__)
-    flags.add_argument("--scheduling", default="", help="volcano arrives with gang scheduling; not there yet")
+    flags.add_argument(
+        "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: it schedules the pods of a job all at once"
+    )
     flags.add_argument("--initImage", "--initimage", dest="init_image", default=None, help=argparse.SUPPRESS)
     for name in ("devel", "encoder", "log-level", "stacktrace-level", "time-encoding"):
         flags.add_argument(f"--zap-{name}", dest="zap", nargs="?", const="", default=None, help=argparse.SUPPRESS)
     return flags
+
+
+def yes_or_no(text: str) -> bool:
+    """As Go's flags are written: --leader-elect, --leader-elect=true, --leader-elect=false."""
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
+def namespaces(text: str) -> tuple[str, ...]:
+    """The empty one stands for all of them."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) or ("",)
 
 
 def port_range(text: str) -> range:
@@ -67,7 +94,6 @@ def port_range(text: str) -> range:
 
 async def run(flags: argparse.Namespace, connection: Connection) -> None:
     """Run until a signal. Raises Died with the part that ended and why."""
-    settings = Settings(flags.namespace, flags.etcd_server, flags.port_range)
     async with AsyncExitStack() as stack:
         elector: Elector | None = None
         if flags.leader_elect:
@@ -77,26 +103,44 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
         fence = elector.fence if elector else None
         client = await stack.enter_async_context(Client(connection, fence=fence, user_agent=REPORTER))
         recorder = Recorder(client, reporter=REPORTER)
-        jobs = PaddleJobs(client, recorder, settings)
+        ports = PortBlocks.of(flags.port_range)
+        every = [PaddleJobs(client, recorder, each, ports=ports) for each in settings_of(flags)]
         manager = Manager(
-            informers=jobs.informers,
-            controllers=[jobs.controller],
+            informers=[informer for jobs in every for informer in jobs.informers],
+            controllers=[jobs.controller for jobs in every],
             elector=elector,
             recorder=recorder,
             health_address=flags.health_probe_bind_address,
             metrics_address=flags.metrics_bind_address,
+            protection=Protection(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
         )
         log.info(
             "started",
             extra={
                 "version": __version__,
                 "server": connection.server,
-                "watches": f"PaddleJobs in {flags.namespace or 'all namespaces'}",
+                "watches": f"PaddleJobs in {', '.join(flags.namespace) or 'all namespaces'}",
                 "leader_election": flags.leader_elect,
                 "elastic": bool(flags.etcd_server),
+                "gangs": flags.scheduling or "none",
             },
         )
         await run_until_signalled(manager)
+
+
+def settings_of(flags: argparse.Namespace) -> list[Settings]:
+    """One for each namespace: who may see two of them need not be allowed to see them all."""
+    several = len(flags.namespace) > 1
+    return [
+        Settings(
+            namespace=namespace,
+            name=f"paddlejob-{namespace}" if several else "paddlejob",
+            etcd=flags.etcd_server,
+            port_range=flags.port_range,
+            scheduling=flags.scheduling,
+        )
+        for namespace in flags.namespace
+    ]
 
 
 def note_old_flags(flags: argparse.Namespace) -> None:
@@ -104,12 +148,12 @@ def note_old_flags(flags: argparse.Namespace) -> None:
         log.info("--initImage has no effect: containers are held back by their ConfigMap, without an init container")
     if flags.zap is not None:
         log.info("flags of zap have no effect: use --log-format and --log-level")
-    if flags.scheduling:
-        log.warning("--scheduling has no effect yet: gang scheduling is not there", extra={"value": flags.scheduling})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser().parse_args(arguments)
+    if flags.metrics_key_file and not flags.metrics_cert_file:
+        parser().error("--metrics-key-file is the key of --metrics-cert-file: name that, too")
     start_logging(FORMATS[flags.log_format](), LEVELS[flags.log_level])
     note_old_flags(flags)
     try:

@@ -1,190 +1,26 @@
-"""What holds of every plan, for any job in any state of its cluster: random worlds, and random lives.
+"""What holds of every plan, for any job in any state of its cluster."""
 
-The edges along which a phase may move are read from docs/plan.md, so that the page is what is tested.
-"""
-
-import re
 from dataclasses import replace
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
-from paddle_operator.kube.objects import PODS, Key
+from paddle_operator.api.paddlejob import Intranet
+from paddle_operator.kube.objects import PODS
 from paddle_operator.plan import difference
 from paddle_operator.plan.job import Surroundings, plan
+from paddle_operator.plan.kinds import PADDLE_JOBS
 from paddle_operator.plan.names import pod_name
-from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal
+from paddle_operator.plan.views import Children, Job
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import Create, Delete, DeleteAll, Plan
-from tests.support.jobs import (
-    GO_FINALIZER,
-    SECONDS,
-    T0,
-    a_barrier,
-    a_job,
-    a_pod,
-    a_refusal,
-    a_service,
-    a_template,
-    all_pods,
-    changed,
-    scaled,
-    writes_of,
-)
+from tests.plan.random_worlds import EDGES, quick, worlds
+from tests.support.jobs import SECONDS, T0, changed, told_so, writes_of
 from tests.support.model import Model
-
-PAGE = Path(__file__).parents[2] / "docs/plan.md"
-ALIVE = ("Pending", "Starting", "Running", "Restarting")
-quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-
-
-def edges() -> set[tuple[str, str]]:
-    """From the table of the page: | from | to, to, to |."""
-    rows = re.findall(r"^\| `?(\w+|\(new\))`? \| ([\w, `]+) \|", PAGE.read_text(), re.MULTILINE)
-    known = {*ALIVE, "(new)", "Completed", "Failed", "Terminating"}
-    return {
-        ("" if before == "(new)" else before, after)
-        for before, row in rows
-        if before in known
-        for after in re.findall(r"\w+", row)
-    }
-
-
-EDGES = edges()
-
-# Random worlds
-
-
-@st.composite
-def jobs(draw: st.DrawFn, *, stored: bool = True) -> Job:
-    """Any job; `stored` ones have a status with any history."""
-    elastic = draw(st.sampled_from([None, None, 0, 1]))
-    few = st.integers(0, 3)
-    ps, heter = (0, 0) if elastic else (draw(few), draw(st.sampled_from([0, 0, 1])))
-    workers = draw(st.integers(1, 4)) if elastic or not ps + heter else draw(few)
-    job = a_job(
-        ps=ps,
-        workers=workers,
-        heter=heter,
-        elastic=elastic,
-        intranet=draw(st.sampled_from(["PodIP", "Service", "Host"])),
-        clean=draw(st.sampled_from([None, "Always", "Never", "OnFailure", "OnCompletion"])),
-        with_gloo=draw(st.sampled_from([None, 0, 1, 2])),
-        template=a_template(restartPolicy=draw(st.sampled_from(["Never", "OnFailure"]))),
-        finalizers=draw(st.sampled_from([(), (), (GO_FINALIZER,)])),
-    )
-    if not stored:
-        return job
-    counts = st.builds(
-        RoleStatus, replicas=few, pending=few, starting=few, running=few, failed=few, succeeded=few, unknown=few
-    )
-    phases = ["", "Pending", "Starting", "Running", "Restarting", "Completed", "Failed"]
-    status = PaddleJobStatus(
-        phase=draw(st.sampled_from(phases)),
-        attempt=draw(st.integers(0, 2)),
-        host_port=draw(st.sampled_from([None, 35000])),
-        selector=draw(st.sampled_from(["", "ours"])),
-        worker=draw(st.none() | counts),
-        ps=draw(st.none() | counts),
-        start_time=draw(st.sampled_from([None, T0])),
-    )
-    return msgspec.structs.replace(job, status=status)
-
-
-@st.composite
-def pods_in(draw: st.DrawFn, job: Job) -> tuple[PodView, ...]:
-    names = [(role, index) for role in ("ps", "worker", "heter") for index in range(5)]
-    chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=9))
-    return tuple(draw(a_random_pod(job, role, index)) for role, index in chosen)
-
-
-@st.composite
-def a_random_pod(draw: st.DrawFn, job: Job, role: str, index: int) -> PodView:
-    phase = draw(st.sampled_from(["Pending", "Pending", "Running", "Running", "Succeeded", "Failed", "Unknown", ""]))
-    ended = phase in ("Succeeded", "Failed")
-    told: dict[str, Any] = {
-        "phase": phase,
-        "attempt": draw(st.sampled_from([job.status.attempt, job.status.attempt, 0, 1, 2])),
-        "terminating": draw(st.sampled_from([False, False, False, True])),
-        "ours": draw(st.sampled_from([True, True, True, False])),
-        "ready": draw(st.booleans()),
-        "woken_for": draw(st.sampled_from(["", "abc"])),
-        "deadline_seconds": draw(st.sampled_from([None, 1, 600])),
-        "exit_code": draw(st.sampled_from([0, 1, 134, 250, 143])) if ended or draw(st.booleans()) else None,
-        "finished_at": draw(st.sampled_from([None, T0, T0 - 9 * SECONDS, T0 + 9 * SECONDS])),
-    }
-    if phase == "Pending" and draw(st.booleans()):
-        told |= {"address": f"10.0.0.{index + 1}", "waiting": draw(st.sampled_from(["", "CreateContainerConfigError"]))}
-    elif phase != "Pending" and draw(st.integers(0, 9)) == 0:
-        told |= {"address": draw(st.sampled_from(["", "fd00::1", "10.9.9.9"]))}
-    return a_pod(job, role, index, **told)
-
-
-@st.composite
-def children_of(draw: st.DrawFn, job: Job) -> Children:
-    return Children(
-        draw(pods_in(job)),
-        draw(barriers(job)),
-        draw(services_of(job)),
-        draw(st.lists(refusals(job), max_size=4).map(once)),
-    )
-
-
-@st.composite
-def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
-    kind = draw(st.sampled_from(["none", "none", "ours", "ours", "go"]))
-    if kind == "none":
-        return ()
-    marks: dict[str, Any] = {
-        "attempt": draw(st.sampled_from([job.status.attempt, 0, 1])),
-        "terminating": draw(st.sampled_from([False, False, False, True])),
-    }
-    if kind == "go":
-        marks |= {"attempt": 0, "replicas": "", "contract": "", "ours": False}
-    elif draw(st.booleans()):
-        marks |= {"contract": "abc"}
-    elastic = changed(job, elastic=None)
-    return (a_barrier(elastic, all_pods(elastic), **marks),)
-
-
-@st.composite
-def services_of(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
-    names = [(role, index) for role in ("ps", "worker") for index in range(4)]
-    chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    return tuple(a_service(job, role, index, ours=draw(st.booleans())) for role, index in chosen)
-
-
-@st.composite
-def refusals(draw: st.DrawFn, job: Job) -> Refusal:
-    kind = draw(st.sampled_from(["pods", "pods", "services", "configmaps"]))
-    name = (
-        "mnist" if kind == "configmaps" else draw(st.sampled_from(["mnist-worker-0", "mnist-worker-1", "mnist-ps-0"]))
-    )
-    return a_refusal(job, kind, name, retry_at=T0 + draw(st.integers(-5, 5)) * SECONDS)
-
-
-def once(found: list[Refusal]) -> tuple[Refusal, ...]:
-    by_key: dict[tuple[str, Key], Refusal] = {(each.kind, each.key): each for each in found}
-    return tuple(by_key.values())
-
-
-surroundings = st.builds(
-    Surroundings,
-    etcd=st.sampled_from(["", "10.0.0.9:2379"]),
-    free_port=st.sampled_from([None, 35020]),
-    status_written_at=st.sampled_from([None, T0, T0 - SECONDS]),
-)
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[Job, Children, Surroundings]:
-    job = draw(jobs())
-    return job, draw(children_of(job)), draw(surroundings)
 
 
 @quick
@@ -243,17 +79,22 @@ def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
     desired = plan(job, children, T0, around)
     there = {pod.name: pod for pod in children.pods}
     assert job.spec
-    seated = {} if job.finished else {pod.name for pod in World(job, job.spec, children).pods()}
+    rests = job.finished or job.spec.suspend
+    seated = {} if rests else {pod.name for pod in World(job, job.spec, children).pods()}
     for write in writes_of(desired):
         match write:
             case Create():
-                kind = {PODS.plural: children.pods}.get(write.kind.plural, children.config_maps)
-                kind = children.services if write.kind.plural == "services" else kind
-                assert write.key.name not in {each.name for each in kind}
-                assert not job.finished
+                kinds: dict[str, tuple[Any, ...]] = {
+                    "pods": children.pods,
+                    "configmaps": children.config_maps,
+                    "services": children.services,
+                    "podgroups": (children.group,) if children.group else (),
+                }
+                assert write.key.name not in {each.name for each in kinds[write.kind.plural]}
+                assert not rests
             case Delete(kind=kind_) if kind_ is PODS:
                 pod = there[write.key.name]
-                assert (pod.uid, pod.terminating) == (write.uid, False)
+                assert (pod.uid, pod.terminating) == (write.uid, write.at_once)
                 if desired.status.phase not in ("Completed", "Failed"):
                     assert pod.name not in seated
                 elif not job.spec.cleans(desired.status.phase):
@@ -308,106 +149,79 @@ def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
     assert not children.config_maps
 
 
-# Random lives
-
-FREQUENT = ("pass", "all run", "exit", "vanish")
-RARE = ("all run", "settle", "address", "start", "fail", "delete", "move", "drop barrier", "drop service", "scale")
-ACTIONS = st.sampled_from([*FREQUENT, *FREQUENT, *RARE])
-
-
-def acts(model: Model, action: str, choice: int) -> None:
-    """One thing that happens in the cluster; `choice` says to whom."""
-    names = sorted(model.pods)
-    name = names[choice % len(names)] if names else ""
-    match action:
-        case "pass":
-            model.step()
-        case "settle":
-            model.settle()
-        case "all run":
-            all_run(model)
-        case "drop barrier":
-            model.config_maps.clear()
-        case "drop service":
-            model.services.pop(name, None)
-        case "scale" if model.job.spec and model.job.spec.worker:
-            model.job = scaled(model.job, worker=choice % 4 + 1)
-        case _ if name:
-            happens(model, action, name, choice)
-
-
-def happens(model: Model, action: str, name: str, choice: int) -> None:
-    match action:
-        case "address":
-            for each in list(model.pods):
-                model.gives_address(each)
-        case "start":
-            for each in list(model.pods):
-                model.starts(each)
-        case "exit" if "-ps-" not in name:
-            model.exits(name, 0)
-        case "fail":
-            model.exits(name, (1, 134, 250, 139)[choice % 4])
-        case "vanish":
-            del model.pods[name]
-        case "delete":
-            model.pods[name] = msgspec.structs.replace(model.pods[name], terminating=True)
-        case "move":
-            model.moves(name)
-
-
-def agree(model: Model) -> bool:
-    """All ranks of a job that runs have read the same lists, and the lists are true."""
-    spec = model.job.spec
-    if spec is None or spec.is_elastic or model.status.phase != "Running":
-        return True
-    read = {model.started_with[pod.uid] for pod in model.pods.values() if pod.uid in model.started_with}
-    return len(read) <= 1
-
-
-def all_run(model: Model) -> None:
-    """The kubelets do their work, the operator its."""
-    model.settle()
-    for name in list(model.pods):
-        model.gives_address(name)
-    model.settle()
-    for name in list(model.pods):
-        model.starts(name)
-    model.settle()
-    assert agree(model)
-
-
-def lives_on(model: Model) -> None:
-    """Workers succeed, and nothing bad happens any more."""
-    assert model.job.spec
-    for _ in range(4):
-        all_run(model)
-        for name in list(model.pods):
-            if "-ps-" not in name or model.job.spec.worker is None:
-                model.exits(name, 0)
-    model.settle()
-
-
-@settings(quick, max_examples=150)
-@given(jobs(stored=False), st.lists(st.tuples(ACTIONS, st.integers(0, 50)), min_size=5, max_size=25))
-def test_a_life_in_which_anything_happens_ends_once_nothing_more_does(
-    job: Job, happenings: list[tuple[str, int]]
-) -> None:
-    model = Model(job, Children(), T0, Surroundings("10.0.0.9:2379", 35020))
-    for action, choice in happenings:
-        acts(model, action, choice)
-    lives_on(model)
-    note(str(model.phases))
-    assert model.status.phase in ("Completed", "Failed")
-    if "fail" not in [action for action, _ in happenings]:
-        assert model.status.phase == "Completed"
-    for step in zip(model.phases, model.phases[1:], strict=False):
-        assert step in EDGES
-    assert not [pod for pod in model.pods.values() if not pod.finished]  # nobody holds a GPU any more
+@quick
+@given(worlds())
+def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Children, Surroundings]) -> None:
+    job, children, around = world
     assert job.spec
-    assert not (job.spec.cleans(model.status.phase) and model.pods)
-    assert (
-        model.status.start_time is None
-        or model.status.completion_time is None
-        or (model.status.start_time <= model.status.completion_time)
-    )
+    if job.finished or job.spec.managed_by:
+        return
+    resting = changed(job, suspend=True)
+    first = plan(resting, children, T0, around)
+    second = plan(told_so(resting, first.status), children, T0, around)
+    for desired in (first, second):
+        assert not [each for each in writes_of(desired) if isinstance(each, Create)]
+        assert (desired.status.phase, desired.wake_at) == ("Suspended", None)
+    assert second.status == first.status  # and so no pass counts anything twice
+    after = changed(told_so(resting, second.status), suspend=False)
+    assert after.spec
+    left = {pod.uid for pod in World(after, after.spec, children).pods()}
+    if not any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions):
+        assert not left & {pod.uid for pod in children.pods if pod.attempt <= job.status.attempt}
+
+
+@quick
+@given(worlds())
+def test_a_job_that_is_anothers_is_not_touched(world: tuple[Job, Children, Surroundings]) -> None:
+    job, children, around = world
+    job = changed(job, managed_by="example.org/other")
+    assert plan(job, children, T0, around) == Plan(job.status)
+
+
+@quick
+@given(worlds(), st.sampled_from([None, 0, 5, 1000]), st.integers(-10, 1010))
+def test_a_finished_job_is_deleted_when_its_time_is_over_and_is_woken_for_it(
+    world: tuple[Job, Children, Surroundings], ttl: int | None, later: int
+) -> None:
+    job, children, around = world
+    ended = msgspec.structs.replace(job.status, phase="Completed", completion_time=T0)
+    job = changed(told_so(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
+    now = T0 + later * SECONDS
+    desired = plan(job, children, now, around)
+    deleted = [each for each in writes_of(desired) if isinstance(each, Delete) and each.kind is PADDLE_JOBS]
+    due = ttl is not None and later >= ttl
+    assert len(deleted) == due
+    assert desired.wake_at == (None if ttl is None or due else T0 + ttl * SECONDS)
+
+
+def times_ahead(job: Job, now: datetime) -> list[datetime]:
+    """At which something is due of itself: by the status alone, as a person would read it."""
+    spec, status = job.spec, job.status
+    assert spec
+    if spec.suspend or spec.managed_by or job.metadata.deletion_timestamp:
+        return []
+    if job.finished:
+        ttl, ended = spec.ttl_seconds_after_finished, status.completion_time
+        return [ended + ttl * SECONDS] if ended and ttl is not None and ended + ttl * SECONDS > now else []
+    accepted = [each.last_transition_time for each in status.conditions if each.type == "Accepted"]
+    since, limit = status.active_since or (accepted[0] if accepted else None), spec.active_deadline_seconds
+    due = since + (limit - status.active_seconds) * SECONDS if since and limit else None
+    return [each for each in (due,) if each and each > now]
+
+
+@quick
+@given(worlds())
+def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(world: tuple[Job, Children, Surroundings]) -> None:
+    """Where it does change it, the echo of that brings the next pass."""
+    job, children, around = world
+    model = Model(job, children, T0, around)
+    for _ in range(6):
+        before = model.job
+        desired = model.look()
+        if desired.status != before.status or desired.children_first or model.deleted_at:
+            continue
+        assert all(desired.wake_at and desired.wake_at <= each for each in times_ahead(model.job, model.now))
+        pause = before.status.next_attempt_time
+        waits = not before.finished and not desired.waves and pause and pause > model.now
+        if waits and desired.status.phase != "Suspended" and not before.spec.managed_by:  # type: ignore[union-attr]
+            assert desired.wake_at or not World(model.job, model.job.spec, model.children()).missing  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from tests.support.jobs import (
     UID,
     a_barrier,
     a_go_barrier,
+    a_group,
     a_job,
     a_pod,
     a_refusal,
@@ -131,10 +132,37 @@ def test_without_a_container_of_that_name_the_first_speaks() -> None:
     assert view.exit_code == 3
 
 
-def test_where_only_a_sidecar_failed_it_is_named() -> None:
-    statuses = [ended("paddle", 0, "Completed"), ended("logs", 7)]
+def test_where_a_sidecar_failed_and_the_main_container_never_ran_it_is_named() -> None:
+    statuses = [{"name": "paddle", "state": {"waiting": {"reason": "ContainerCreating"}}}, ended("logs", 7)]
     view = seen({"phase": "Failed", "containerStatuses": statuses}, "paddle", "logs")
     assert (view.exit_code, view.failed_container) == (7, "logs")
+
+
+def test_where_only_a_sidecar_failed_the_main_container_speaks_all_the_same() -> None:
+    statuses = [ended("paddle", 0, "Completed"), ended("logs", 7)]
+    view = seen({"phase": "Failed", "containerStatuses": statuses}, "paddle", "logs")
+    assert (view.exit_code, view.failed_container, view.only_sidecars_failed) == (0, "", True)
+
+
+def test_a_pod_that_was_taken_away_did_not_just_lose_a_sidecar() -> None:
+    statuses = [ended("paddle", 0, "Completed"), ended("logs", 143)]
+    view = seen({"phase": "Failed", "reason": "Evicted", "containerStatuses": statuses}, "paddle", "logs")
+    assert not view.only_sidecars_failed
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]}, True),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "DeletionByTaintManager"}]}, False),
+        ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, False),
+        ({"reason": "Lost"}, True),
+        ({"reason": "DeadlineExceeded"}, False),
+        ({}, False),
+    ],
+)
+def test_a_pod_is_disrupted_if_somebody_took_it_away(status: dict[str, Any], disrupted: bool) -> None:
+    assert seen({"phase": "Failed", **status}).disrupted is disrupted
 
 
 def test_where_an_init_container_failed_it_is_named() -> None:
@@ -260,6 +288,10 @@ def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
         ({"phase": "Running", "ready": False}, "starting"),
         ({"phase": "Succeeded"}, "succeeded"),
         ({"phase": "Failed"}, "failed"),
+        ({"phase": "Failed", "exit_code": 0}, "succeeded"),
+        ({"phase": "Failed", "exit_code": 0, "exit_reason": "Completed"}, "succeeded"),
+        ({"phase": "Failed", "exit_code": 0, "exit_reason": "Evicted"}, "failed"),
+        ({"phase": "Failed", "exit_code": 0, "ours": False}, "failed"),
         ({"phase": "Unknown"}, "unknown"),
         ({"phase": ""}, "unknown"),
     ],
@@ -386,6 +418,9 @@ def test_a_refusal_counts_only_while_its_object_is_wanted_and_not_there() -> Non
         ("pods", "mnist-worker-1"),
         ("services", "mnist-worker-1"),
         ("configmaps", "mnist"),
+        ("podgroups", "mnist"),
     ]
+    grouped = world_of(job, Children((pod,), (), (service,), refusals, a_group(job)))
+    assert "podgroups" not in [each.kind for each in grouped.refusals]
     open_ = world_of(job, Children((pod,), (a_barrier(job),), (service,), refusals))
     assert ("configmaps", "mnist") not in [(each.kind, each.key.name) for each in open_.refusals]

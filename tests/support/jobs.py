@@ -1,6 +1,7 @@
 """Jobs and their objects as a test describes them: right unless told otherwise, and every instant is a value."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from paddle_operator.api.paddlejob import (
     RoleSpec,
 )
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Meta, Resource
+from paddle_operator.plan.groups import GroupView
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.names import pod_name
 from paddle_operator.plan.network import endpoints_of
@@ -30,6 +32,7 @@ UID = "f206587f-5dee-46f5-9399-e835bde02487"
 IMAGE = "registry.baidubce.com/paddle-operator/demo-wide-and-deep:v1"
 GO_FINALIZER = "finalizers.paddlepaddle.org"
 ETCD = Surroundings(etcd="10.0.0.9:2379")
+VOLCANO = Surroundings(scheduling="volcano")
 
 Written = dict[str, Any]
 
@@ -52,12 +55,16 @@ def a_job(
     limits: int | None = None,
     with_gloo: int | None = None,
     elastic: int | None = None,
+    policies: Written | None = None,
     status: PaddleJobStatus | None = None,
     finalizers: tuple[str, ...] = (),
     deleted_at: datetime | None = None,
     **told: Any,
 ) -> Job:
-    """Every role has the same template. What is told beyond the spec is its status: phase, attempt, host_port, …"""
+    """Every role has the same template. `policies` are further fields of the spec, as users write them: backoffLimit, …
+
+    What is told beyond the spec is its status: phase, attempt, host_port, …
+    """
     counts = {Role.PS: ps, Role.WORKER: workers, Role.HETER: heter}
     template = template or a_template()
     roles: Written = {
@@ -70,7 +77,8 @@ def a_job(
         for role, count in counts.items()
         if count
     }
-    spec = PaddleJobSpec(
+    spec = msgspec.structs.replace(
+        msgspec.convert(policies or {}, PaddleJobSpec),
         clean_pod_policy=CleanPodPolicy(clean) if clean else None,
         intranet=Intranet(intranet),
         with_gloo=with_gloo,
@@ -138,6 +146,8 @@ def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "exit_message": "",
         "failed_container": "",
         "finished_at": None,
+        "disrupted": False,
+        "leaves_at": None,
     } | told
     fields.setdefault("uid", f"{fields['name']}-{fields['attempt']}")
     return PodView(**fields)
@@ -204,6 +214,25 @@ def _child(job: Job, name: str, **told: Any) -> ChildView:
     return ChildView(name=name, **fields)
 
 
+def a_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
+    """A PodGroup of the job's name: the job's own, unless told otherwise."""
+    fields: Written = {
+        "namespace": job.key.namespace,
+        "name": job.key.name,
+        "uid": "group-1",
+        "version": 1,
+        "owner_uid": job.uid,
+        "why": "",
+        "min_member": job.spec.total if job.spec else 0,
+        "min_resources": {},
+        "queue": "",
+        "priority_class": "",
+        "terminating": False,
+        "made_at": T0 - 60 * SECONDS,
+    } | told
+    return GroupView(phase=phase, **fields)
+
+
 def a_refusal(job: Job, kind: str, name: str, **told: Any) -> Refusal:
     said: Written = {"reason": "QuotaExceeded", "message": "exceeded quota: pods", "retry_at": T0 + 4 * SECONDS} | told
     return Refusal(kind, Key(job.key.namespace, name), **said)
@@ -224,12 +253,12 @@ def replaced(children: Children, *pods: PodView) -> Children:
     """With these instead of those that have their names."""
     names = {pod.name for pod in pods}
     kept = tuple(pod for pod in children.pods if pod.name not in names)
-    return Children((*kept, *pods), children.config_maps, children.services, children.refusals)
+    return replace(children, pods=(*kept, *pods))
 
 
 def without(children: Children, *names: str) -> Children:
     kept = tuple(pod for pod in children.pods if pod.name not in names)
-    return Children(kept, children.config_maps, children.services, children.refusals)
+    return replace(children, pods=kept)
 
 
 # What a plan says

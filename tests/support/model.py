@@ -5,28 +5,33 @@ nothing is created that exists, nothing is touched that is not the job's or is l
 """
 
 import itertools
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, read_status
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod
+from paddle_operator.plan.groups import POD_GROUPS, PodGroup, group_view
 from paddle_operator.plan.job import Surroundings, plan
 from paddle_operator.plan.kinds import PADDLE_JOBS
 from paddle_operator.plan.names import CONTRACT, JOB_UID_LABEL
 from paddle_operator.plan.status import HELD_BACK
 from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
-from paddle_operator.plan.writes import Create, Delete, DeleteAll, Patch, Plan, Write
-from tests.support.jobs import SECONDS, told_so, writes_of
+from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
+from tests.support.jobs import SECONDS, T0, told_so, writes_of
 
 QUIET = 3  # passes in a row that change nothing
+FAR = timedelta(hours=1)  # a time that far ahead is not waited for
+GRACE = timedelta(seconds=30)
 
 
 class Model:
-    def __init__(self, job: Job, children: Children, now: datetime, around: Surroundings) -> None:
+    def __init__(self, job: Job, children: Children, now: datetime, around: Surroundings | None = None) -> None:
         self.job = job
         self.now = now
+        self.group = children.group
         self.pods: dict[str, PodView] = {pod.name: pod for pod in children.pods}
         self.config_maps: dict[str, ChildView] = {each.name: each for each in children.config_maps}
         self.services: dict[str, ChildView] = {each.name: each for each in children.services}
@@ -34,7 +39,11 @@ class Model:
         self.taken: set[tuple[str, str]] = set()  # kinds and names that somebody else's objects have
         self.started_with: dict[str, str] = {}  # the contract that a pod's container has read, by uid
         self.phases = [job.status.phase]
-        self._etcd, self._free_port = around.etcd, around.free_port
+        self.silent: set[str] = set()  # nodes whose kubelet does not answer: pods there do not go by themselves
+        self.news: list[News] = []  # all of it
+        self.passes = 0
+        self.deleted_at: datetime | None = None  # when the operator deleted the job
+        self._around = around or Surroundings()
         self._written_at: datetime | None = None
         self._numbers = itertools.count(1)
         self._changed = False
@@ -53,22 +62,55 @@ class Model:
             tuple(self.config_maps.values()),
             tuple(self.services.values()),
             tuple(self.refusals.values()),
+            self.group,
         )
+
+    @property
+    def told(self) -> list[str]:
+        return [each.reason for each in self.news]
 
     # The operator
 
     def step(self) -> bool:
-        """One pass, and what follows of it by itself; says whether anything changed."""
-        self._changed = False
+        """One pass, and what follows of it by itself, and then time; says whether anything changed or will."""
         before = self.now
-        around = Surroundings(self._etcd, self._free_port, self._written_at)
-        desired = plan(self.job, self.children(), self.now, around)
-        self._write_status(desired.status)
+        desired = self.look()
+        soon = desired.wake_at if desired.wake_at and desired.wake_at < before + FAR else None
+        self.now = max(soon or before, before + SECONDS)
+        return self._changed or soon is not None
+
+    def look(self) -> Plan:
+        """One pass, and what follows of it by itself; no time passes."""
+        self._changed = False
+        desired = self.plan()
+        self.passes += 1
+        self.news += desired.news
+        if not desired.children_first:
+            self._write_status(desired.status)
         for write in self._allowed(desired):
             self._carry_out(write)
         self._collect_garbage()
-        self.now = max(desired.wake_at or before, before + SECONDS)
-        return self._changed or desired.wake_at is not None
+        return desired
+
+    def rest(self) -> Plan:
+        """Pass after pass, as events follow each other, until one changes nothing; its plan says when to wake."""
+        for _ in range(40):
+            desired = self.look()
+            if not self._changed:
+                return desired
+        raise AssertionError(f"without time passing there is always something to do: {desired}")
+
+    def wait_until(self, then: datetime) -> None:
+        """Time passes and nothing else happens: nobody looks but at the times for which a plan asked to be woken."""
+        desired = self.rest()
+        while desired.wake_at and desired.wake_at <= then:
+            assert desired.wake_at > self.now, "who is to be woken at once, or before, has not done what was due"
+            self.now = desired.wake_at
+            desired = self.rest()
+        self.now = then
+
+    def wait(self, seconds: float) -> None:
+        self.wait_until(self.now + seconds * SECONDS)
 
     def settle(self, most: int = 60) -> int:
         """Pass after pass until nothing changes any more; the answer is how many it took."""
@@ -80,7 +122,7 @@ class Model:
         raise AssertionError(f"after {most} passes there is still something to do: {self.plan()}")
 
     def plan(self) -> Plan:
-        return plan(self.job, self.children(), self.now, Surroundings(self._etcd, self._free_port, self._written_at))
+        return plan(self.job, self.children(), self.now, replace(self._around, status_written_at=self._written_at))
 
     def _allowed(self, desired: Plan) -> list[Write]:
         """Nothing, where somebody else has a name that the plan claims."""
@@ -132,6 +174,10 @@ class Model:
             return
         self.refusals.pop(place, None)
         metadata = {**write.manifest["metadata"], "uid": f"made-{next(self._numbers)}", "resourceVersion": "1"}
+        if write.kind is POD_GROUPS:
+            assert self.group is None, "the PodGroup exists"
+            self.group = group_view(msgspec.convert({**write.manifest, "metadata": metadata}, PodGroup))
+            return
         kind: dict[str, Any] = {PODS.plural: self.pods, CONFIG_MAPS.plural: self.config_maps}
         there = kind.get(write.kind.plural, self.services)
         assert name not in there, f"{write.kind} {name} exists"
@@ -147,6 +193,9 @@ class Model:
             meta = msgspec.structs.replace(self.job.metadata, finalizers=finalizers)
             self.job = msgspec.structs.replace(self.job, metadata=meta)
             return
+        if write.kind is POD_GROUPS:
+            self._patch_group(write)
+            return
         pod = self.pods[write.key.name]
         assert pod.uid == write.uid
         assert not pod.terminating
@@ -160,18 +209,54 @@ class Model:
             pod = msgspec.structs.replace(pod, phase="Failed", ready=False, deadline_seconds=1, exit_code=143)
         self.pods[pod.name] = pod
 
+    def _patch_group(self, write: Patch) -> None:
+        group = self.group
+        assert group
+        assert (group.uid, group.owner_uid) == (write.uid, self.job.uid), "a group of the user's is not touched"
+        spec = write.change["spec"]
+        least = {**group.min_resources, **spec.get("minResources", {})}
+        self.group = msgspec.structs.replace(
+            group,
+            min_member=spec.get("minMember", group.min_member),
+            min_resources={name: value for name, value in least.items() if value is not None},
+            queue=spec.get("queue", group.queue),
+            priority_class=spec.get("priorityClassName", group.priority_class),
+        )
+
     def _delete(self, write: Delete) -> None:
+        if write.kind is PADDLE_JOBS:
+            self._delete_job(write)
+            return
         kinds: dict[str, dict[str, Any]] = {
             PODS.plural: self.pods,
             CONFIG_MAPS.plural: self.config_maps,
             SERVICES.plural: self.services,
+            POD_GROUPS.plural: {self.group.name: self.group} if self.group else {},
         }
         there = kinds[write.kind.plural]
         found = there[write.key.name]
         assert found.uid == write.uid
         assert found.owner_uid == self.job.uid
+        if write.at_once:
+            assert found.terminating, f"{found.name} was never asked to go"
+            del there[found.name]
+            return
         assert not found.terminating, f"{found.name} is leaving already"
-        there[found.name] = msgspec.structs.replace(found, terminating=True)
+        if write.kind is POD_GROUPS:
+            self.group = None
+        else:
+            there[found.name] = self._leaving(found)
+
+    def _delete_job(self, write: Delete) -> None:
+        assert write.uid == self.job.uid
+        assert self.deleted_at is None, "the job is deleted once"
+        self.deleted_at = self.now
+        meta = msgspec.structs.replace(self.job.metadata, deletion_timestamp=self.now)
+        self.job = msgspec.structs.replace(self.job, metadata=meta)
+
+    def _leaving(self, child: Any) -> Any:
+        leaves = {"leaves_at": self.now + GRACE} if isinstance(child, PodView) else {}
+        return msgspec.structs.replace(child, terminating=True, **leaves)
 
     def _delete_all(self, write: DeleteAll) -> None:
         kinds: dict[str, dict[str, Any]] = {PODS.plural: self.pods, SERVICES.plural: self.services}
@@ -180,16 +265,46 @@ class Model:
         there = kinds[write.kind.plural]
         for child in there.values():
             assert child.ours or child.terminating, "what has not our label would stay"
-            there[child.name] = msgspec.structs.replace(child, terminating=True)
+            there[child.name] = child if child.terminating else self._leaving(child)
 
     def _collect_garbage(self) -> None:
         for there in (self.pods, self.config_maps, self.services):
             assert isinstance(there, dict)
-            for name in [name for name, each in there.items() if each.terminating]:
+            stays = {name for name, each in self.pods.items() if each.node and each.node in self.silent}
+            going = {name for name, each in there.items() if each.terminating}
+            for name in going - stays if there is self.pods else going:
                 del there[name]
                 self._changed = True
 
+    # The user
+
+    def asks(self, **fields: Any) -> None:
+        """The spec changes, and with it the job's generation."""
+        assert self.job.spec
+        meta = msgspec.structs.replace(self.job.metadata, generation=self.job.metadata.generation + 1)
+        spec = msgspec.structs.replace(self.job.spec, **fields)
+        self.job = msgspec.structs.replace(self.job, metadata=meta, spec=spec)
+
+    def deletes_pod(self, name: str) -> None:
+        self.pods[name] = self._leaving(self.pods[name])
+
+    # Volcano
+
+    def admits(self, phase: str = "Inqueue") -> None:
+        assert self.group
+        self.group = msgspec.structs.replace(self.group, phase=phase)
+
     # The kubelets
+
+    def all_run(self) -> None:
+        """Everybody does his work until all pods run; no time passes."""
+        self.rest()
+        for name in list(self.pods):
+            self.gives_address(name)
+        self.rest()
+        for name in list(self.pods):
+            self.starts(name)
+        self.rest()
 
     def gives_address(self, name: str) -> None:
         """Its container then waits for the barrier; an elastic one runs."""
@@ -219,12 +334,18 @@ class Model:
             self.started_with[pod.uid] = self.barrier.contract
         self.pods[name] = msgspec.structs.replace(pod, phase="Running", ready=True, started=True, waiting="")
 
-    def exits(self, name: str, code: int) -> None:
+    def exits(self, name: str, code: int, **told: Any) -> None:
         pod = self.pods[name]
         if pod.phase != "Running" or pod.terminating:
             return
-        phase = "Failed" if code else "Succeeded"
-        self.pods[name] = msgspec.structs.replace(pod, phase=phase, ready=False, exit_code=code, finished_at=self.now)
+        ended = {"phase": "Failed" if code else "Succeeded", "ready": False, "exit_code": code, "finished_at": self.now}
+        self.pods[name] = msgspec.structs.replace(pod, **ended | told)
+
+    def starts_again(self, name: str, times: int = 1) -> None:
+        """Kubelet itself, where restartPolicy lets it."""
+        pod = self.pods[name]
+        if pod.phase == "Running":
+            self.pods[name] = msgspec.structs.replace(pod, restarts=pod.restarts + times)
 
     def moves(self, name: str) -> None:
         """Its sandbox is made anew, and has another address."""
@@ -232,3 +353,10 @@ class Model:
         if pod.phase == "Running":
             number = next(self._numbers)
             self.pods[name] = msgspec.structs.replace(pod, address=f"10.8.{number // 250 % 250}.{number % 250 + 1}")
+
+
+def a_life(job: Job, around: Surroundings | None = None) -> Model:
+    """Of a job that was just made, and whose pods all run."""
+    model = Model(job, Children(), T0, around)
+    model.all_run()
+    return model

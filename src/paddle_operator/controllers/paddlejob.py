@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from paddle_operator.api.paddlejob import API_VERSION, KIND, PaddleJobStatus
+from paddle_operator.api.paddlejob import API_VERSION, KIND, PaddleJobStatus, Phase
+from paddle_operator.controllers import figures
 from paddle_operator.controllers.ports import PortBlocks
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
@@ -23,16 +24,28 @@ from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource, T
 from paddle_operator.kube.queue import Lane, Queue
+from paddle_operator.plan.groups import POD_GROUPS, GroupView, PodGroup, group_view
 from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, kept_view
 from paddle_operator.plan.names import POD_NAME_LABEL, ROLE_LABEL
-from paddle_operator.plan.views import NAME_TAKEN, Children, ChildView, Job, PodView, Refusal, child_view, pod_view
+from paddle_operator.plan.views import (
+    NAME_TAKEN,
+    Children,
+    ChildView,
+    Job,
+    PodView,
+    Refusal,
+    child_view,
+    leaving_view,
+    pod_view,
+)
 from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
 
 log = logging.getLogger(__name__)
 
 WRITES_OF_A_JOB = 24  # at once: fewer than the client sends, so that a small job is not behind a large one
 WRITES_OF_ALL_JOBS = 64  # at once or waiting to be sent; each is a task, and a job has two at least
+WAKES_BESIDE_CREATES = 4  # at once: a pod that is made early is scheduled early, and others have only to be woken
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
@@ -51,9 +64,11 @@ class Settings:
     """What the command line says."""
 
     namespace: str = ""  # empty is all of them
+    name: str = "paddlejob"  # of the controller, in metrics and logs
     etcd: str = ""
     port_range: range = range(35000, 65000)
     workers: int = 32
+    scheduling: str = ""  # volcano, where it is to schedule whole jobs
 
 
 class Memory:
@@ -64,6 +79,7 @@ class Memory:
         self.refusals: dict[tuple[str, Key], Refusal] = {}
         self.tries: dict[tuple[str, Key], int] = {}
         self.status_written_at: datetime | None = None
+        self.phase_since: datetime | None = None  # where it was seen to begin
 
     def look_at(self, job: Job) -> None:
         """What was refused of an earlier spec says nothing about this one."""
@@ -92,23 +108,32 @@ class PaddleJobs:
         named = Scope(self._settings.namespace, labels=POD_NAME_LABEL)
         of_a_role = Scope(self._settings.namespace, labels=ROLE_LABEL)
         self.jobs: Informer[StoredJob, Job] = Informer(
-            client, PADDLE_JOBS, scope, project=lambda stored: job_view(stored, self.jobs.store.get(stored.key))
+            client, PADDLE_JOBS, scope, project=lambda stored: kept_view(stored, self.jobs.store.get(stored.key))
         )
-        self.pods: Informer[Pod, PodView] = Informer(client, PODS, of_a_role, project=pod_view)
+        self.pods: Informer[Pod, PodView] = Informer(client, PODS, of_a_role, project=self._pod_view)
         self.config_maps: Informer[Object, ChildView] = Informer(client, CONFIG_MAPS, named, project=child_view)
         self.services: Informer[Object, ChildView] = Informer(client, SERVICES, scope, project=child_view)
+        self.groups: Informer[PodGroup, GroupView] | None = None
+        if self._settings.scheduling:
+            self.groups = Informer(client, POD_GROUPS, scope, project=group_view, optional=True)
+            self.groups.store.listen(self._group_changed)
+            self.groups.on_presence(self._look_at_all)
         self._job_of_uid = self.jobs.store.index(lambda job: (job.uid,))
         self._pods_of = self.pods.store.index(lambda pod: (pod.owner_uid,))
         self._config_maps_of = self.config_maps.store.index(lambda child: (child.owner_uid,))
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = ports or PortBlocks.of(self._settings.port_range)
+        self._ports.heed(self.jobs.store)
+        figures.JOBS.heed(self.jobs.store, self.pods.store)
         self._memory: dict[str, Memory] = {}
         self._writing = 0  # jobs whose writes are on their way
+        self._creating = 0  # pods that are on their way
+        self._wakes_beside_creates = asyncio.Semaphore(WAKES_BESIDE_CREATES)
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
-        self.queue: Queue[Key] = Queue("paddlejob", self._clock)
+        self.queue: Queue[Key] = Queue(self._settings.name, self._clock)
         self.controller = Controller(
-            "paddlejob", self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
+            self._settings.name, self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
         )
         self.jobs.store.listen(self._job_changed)
         for informer in (self.pods, self.config_maps, self.services):
@@ -116,7 +141,12 @@ class PaddleJobs:
 
     @property
     def informers(self) -> list[Informer[Any, Any]]:
-        return [self.jobs, self.pods, self.config_maps, self.services]
+        return [self.jobs, self.pods, self.config_maps, self.services, *([self.groups] if self.groups else [])]
+
+    def _pod_view(self, pod: Pod) -> PodView:
+        if pod.metadata.deletion_timestamp is None:
+            return pod_view(pod)
+        return leaving_view(pod, self.pods.store.get(pod.key), self._clock.now())
 
     def _job_changed(self, old: Job | None, new: Job | None, lane: Lane) -> None:
         changed = new or old
@@ -139,6 +169,17 @@ class PaddleJobs:
             else:
                 self.queue.add_after(job.key, rest, Lane.RELIST)
 
+    def _group_changed(self, old: GroupView | None, new: GroupView | None, _: Lane) -> None:
+        """Found by its name and not by its owner: a user may have made it."""
+        for each in (old, new):
+            if each:
+                self.queue.add(each.key, Lane.RELIST)
+
+    def _look_at_all(self) -> None:
+        """PodGroups have come, or are gone."""
+        for job in self.jobs.store:
+            self.queue.add(job.key, Lane.RELIST)
+
     async def reconcile(self, key: Key) -> datetime | None:
         """Bring one job nearer to its plan; the answer is when to look again if no event comes first."""
         job = self.jobs.store.get(key)
@@ -154,6 +195,7 @@ class PaddleJobs:
         await self._tell(job, desired.news)
         try:
             await self._write_status(job, desired.status, memory)
+            self._count(job, desired, memory)
         except Invalid as refusal:
             if job.spec is not None:
                 raise
@@ -169,12 +211,20 @@ class PaddleJobs:
             tuple(self._config_maps_of[job.uid]),
             tuple(self._services_of[job.uid]),
             tuple(memory.refusals.values()),
+            self.groups.store.get(job.key) if self.groups else None,
         )
 
     def _around(self, job: Job, memory: Memory) -> Surroundings:
-        free = self._ports.block_for(job, self.jobs.store)
+        free = self._ports.block_for(job)
         every = min(COUNTERS_EVERY * max(1, len(self._counters_wait)), LONGEST_COUNTERS)
-        return Surroundings(self._settings.etcd, free, memory.status_written_at, every)
+        return Surroundings(
+            etcd=self._settings.etcd,
+            scheduling=self._settings.scheduling,
+            groups_absent=self.groups is not None and self.groups.absent,
+            free_port=free,
+            status_written_at=memory.status_written_at,
+            counters_every=every,
+        )
 
     async def _tell(self, job: Job, news: tuple[News, ...]) -> None:
         """Before the status, which says that it has been told: so a crash in between loses no news."""
@@ -190,6 +240,18 @@ class PaddleJobs:
         body = {"metadata": metadata, "status": change}
         self.jobs.wrote(await self._client.merge(PADDLE_JOBS, job.key, body, subresource="status"))
         memory.status_written_at = self._clock.now()
+
+    def _count(self, job: Job, desired: Plan, memory: Memory) -> None:
+        if desired.restart_cause:
+            figures.count_restart(desired.restart_cause)
+        before, after, now = job.status.phase, desired.status.phase, self._clock.now()
+        if before == after:
+            return
+        if memory.phase_since:
+            figures.count_phase(before, (now - memory.phase_since).total_seconds())
+        memory.phase_since = now
+        if after in (Phase.COMPLETED, Phase.FAILED):
+            figures.count_end(after)
 
     async def _carry_out(self, job: Job, desired: Plan, memory: Memory) -> None:
         """Wave after wave; within one, several at a time; none where somebody else has a name that is needed."""
@@ -219,6 +281,9 @@ class PaddleJobs:
                 case Create():
                     if not await self._create(job, write, memory):
                         refused.add(write.kind)
+                case Patch() if self._creating and write.kind is PODS:
+                    async with self._wakes_beside_creates:
+                        await self._patch(write)
                 case Patch():
                     await self._patch(write)
                 case Delete():
@@ -229,6 +294,7 @@ class PaddleJobs:
     async def _create(self, job: Job, write: Create, memory: Memory) -> bool:
         """Says whether the API server would perhaps take more of the kind."""
         place = (write.kind.plural, write.key)
+        self._creating += write.kind is PODS
         try:
             created = await self._client.create(write.kind, write.manifest)
         except AlreadyExists:
@@ -244,6 +310,8 @@ class PaddleJobs:
             reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
             self._refused(memory, place, reason, error.status.message, job)
             return False
+        finally:
+            self._creating -= write.kind is PODS
         memory.refusals.pop(place, None)
         memory.tries.pop(place, None)
         self._informer_of(write.kind).wrote(created)
@@ -286,7 +354,10 @@ class PaddleJobs:
     async def _delete(self, write: Delete) -> None:
         informer = self._informer_of(write.kind)
         try:
-            left = await self._client.delete(write.kind, write.key, uid=write.uid, propagation="Background")
+            grace = 0 if write.at_once else None
+            left = await self._client.delete(
+                write.kind, write.key, uid=write.uid, propagation="Background", grace_seconds=grace
+            )
         except NotFound:
             left = None
         except Conflict:
@@ -294,11 +365,15 @@ class PaddleJobs:
         informer.deleted(write.key, write.uid, left)
 
     async def _delete_all(self, write: DeleteAll) -> None:
-        informer = self._informer_of(write.kind)
+        """The answer has them as they were before: whether a pod ends at once or takes its time, only the watch tells.
+        Until then they are on their way out; taken for gone, their names would be asked for again and again.
+        """
+        store = self._informer_of(write.kind).store
         async with self._large_answers:
-            for left in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
-                stays = left.metadata.deletion_timestamp and left.metadata.resource_version
-                informer.deleted(left.key, left.uid, left if stays else None)
+            for deleted in await self._client.delete_all(write.kind, Scope(write.namespace, labels=write.labels)):
+                known = store.get(deleted.key)
+                if known and known.uid == deleted.uid and not known.terminating:
+                    store.amend(msgspec.structs.replace(known, terminating=True))
 
     def _informer_of(self, kind: Resource[Any]) -> Informer[Any, Any]:
         return next(each for each in self.informers if each.kind is kind)

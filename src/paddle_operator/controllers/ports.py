@@ -6,7 +6,7 @@ apart what would clash. The blocks keep two jobs of ours apart.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec
+from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.plan.network import PORTS_PER_JOB
 from paddle_operator.plan.views import Job
 
@@ -23,26 +23,35 @@ class PortBlocks:
         self._is_free = is_free or (lambda _: True)
         self._for_every_job = for_every_job
         self._promised: dict[str, int] = {}  # by uid; not yet seen on the job
+        self._heeded: list[Iterable[Job]] = []
 
     @classmethod
     def of(cls, ports: range) -> "PortBlocks":
         return cls(blocks_of(ports))
 
-    def block_for(self, job: Job, jobs: Iterable[Job]) -> int | None:
+    def heed(self, jobs: Iterable[Job]) -> None:
+        """Blocks of these jobs are taken; more than one cache may be asked, since nodes know no namespaces."""
+        self._heeded.append(jobs)
+
+    def block_for(self, job: Job) -> int | None:
         """The first port of a block that no other live job has; the same one until the job shows it."""
-        if job.spec is None or not self._needs_block(job.spec) or job.status.host_port is not None:
+        if not self._needs_block(job) or job.status.host_port is not None:
             self._promised.pop(job.uid, None)
             return None
         if job.uid not in self._promised:
-            taken = {each.status.host_port for each in jobs if not each.finished} | set(self._promised.values())
+            taken = {each.status.host_port for jobs in self._heeded for each in jobs if not each.finished} | set(
+                self._promised.values()
+            )
             free = next((first for first in self._blocks if first not in taken and self._is_free(first)), None)
             if free is None:
                 return None
             self._promised[job.uid] = free
         return self._promised[job.uid]
 
-    def _needs_block(self, spec: PaddleJobSpec) -> bool:
-        return self._for_every_job or spec.intranet is Intranet.HOST
+    def _needs_block(self, job: Job) -> bool:
+        if job.spec is None or job.spec.suspend or not job.is_ours:
+            return False
+        return self._for_every_job or job.spec.intranet is Intranet.HOST
 
     def forget(self, uid: str) -> None:
         self._promised.pop(uid, None)

@@ -1,4 +1,5 @@
-"""What remains of a finished job: nothing but its ConfigMap, or everything, but standing still.
+"""What remains of a finished job: nothing but its ConfigMap, or everything, but standing still. Of a suspended one
+nothing remains.
 
 A pod that is kept and still runs gets a deadline of one second: kubelet ends it within 0.6 s, and object, exit code and
 log stay. So no pod of a finished job goes on holding a GPU.
@@ -8,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from paddle_operator.api.paddlejob import PaddleJobSpec
-from paddle_operator.kube.objects import PODS, SERVICES, Resource
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Resource
+from paddle_operator.plan.gang import group_removed
 from paddle_operator.plan.names import JOB_UID_LABEL
 from paddle_operator.plan.views import Children, ChildView, Job, PodView
 from paddle_operator.plan.writes import Delete, DeleteAll, Patch, Write
@@ -17,11 +19,20 @@ FEW = 2  # deleted one by one; more of them in one request
 
 
 def clean_up(job: Job, spec: PaddleJobSpec, children: Children, phase: str) -> Iterator[Write]:
+    yield from group_removed(job, children.group)
     if spec.cleans(phase):
         yield from removed(job, PODS, children.pods)
         yield from removed(job, SERVICES, children.services)
     else:
         yield from _stopped(children.pods)
+
+
+def everything(job: Job, children: Children) -> Iterator[Write]:
+    """For a while without pods: the barrier goes as well, so that nobody starts with the addresses of before."""
+    yield from group_removed(job, children.group)
+    yield from removed(job, PODS, children.pods)
+    yield from removed(job, SERVICES, children.services)
+    yield from one_by_one(CONFIG_MAPS, children.config_maps)
 
 
 def removed(job: Job, kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:

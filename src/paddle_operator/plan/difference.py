@@ -1,7 +1,7 @@
 """The difference between what is wanted and what is there: Create, Patch, Delete, wave after wave."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -9,15 +9,19 @@ from paddle_operator.api.paddlejob import Intranet, Role
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Resource
 from paddle_operator.plan.clean_up import one_by_one, removed
 from paddle_operator.plan.contract import Contract
+from paddle_operator.plan.groups import POD_GROUPS
 from paddle_operator.plan.kinds import PADDLE_JOBS
 from paddle_operator.plan.names import CONTRACT, GO_FINALIZER, pod_key, pod_name
 from paddle_operator.plan.network import service
 from paddle_operator.plan.pods import PodMaker, config_map
 from paddle_operator.plan.status import HELD_BACK
-from paddle_operator.plan.views import NAME_TAKEN, Job
+from paddle_operator.plan.views import NAME_TAKEN, Job, PodView
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import Create, Delete, Patch, Write
 
+# A pod on a node that does not answer stays until the node is gone. By then kubelet, if it lives, has killed it long
+# ago; if not, whatever runs there has lost its peers, which are replaced as well, and it cannot join the new ones.
+GIVEN_UP_AFTER = timedelta(minutes=1)
 MOST_AT_ONCE = 2000  # pods that one pass makes: between two of them the counters are told
 FEW = 32  # writes that are soon done: not worth a status of their own
 
@@ -48,6 +52,25 @@ def superfluous(world: World) -> Iterator[Write]:
             yield Delete(SERVICES, each.key, each.uid)
 
 
+def given_up(world: World, now: datetime) -> list[PodView]:
+    """Pods that hold a name for longer than a kubelet that lives would let them."""
+    late = [pod for pod in world.leftovers if (until := _given_up_at(pod)) and now >= until]
+    return sorted(late, key=lambda pod: pod.name)
+
+
+def next_given_up(world: World, now: datetime) -> datetime | None:
+    return min((until for pod in world.leftovers if (until := _given_up_at(pod)) and until > now), default=None)
+
+
+def _given_up_at(pod: PodView) -> datetime | None:
+    """Of one that has ended, or never had a node, no process is left: somebody's finalizer holds it."""
+    return pod.leaves_at + GIVEN_UP_AFTER if pod.leaves_at and pod.node and not pod.finished else None
+
+
+def forced(pods: Iterable[PodView]) -> list[Write]:
+    return [Delete(PODS, pod.key, pod.uid, at_once=True) for pod in pods]
+
+
 def missing_services(world: World, now: datetime) -> list[Write]:
     free = _not_refused(world, SERVICES.plural, world.without_service, now)
     job = world.job
@@ -57,14 +80,14 @@ def missing_services(world: World, now: datetime) -> list[Write]:
     ]
 
 
-def missing_pods(world: World, etcd: str, now: datetime) -> Iterator[list[Write]]:
+def missing_pods(world: World, etcd: str, now: datetime, *, gang: bool = False) -> Iterator[list[Write]]:
     """Servers, workers and others, a role at a time."""
     free = _not_refused(world, PODS.plural, world.missing, now)
     if not free:
         return
     taken = {pod.name for pod in world.leftovers}
     for role, wanted in world.spec.roles.items():
-        maker = PodMaker(world.job, role, wanted, etcd=etcd)
+        maker = PodMaker(world.job, role, wanted, etcd=etcd, gang=gang)
         places = [index for each, index in free if each is role]
         indexes = [index for index in places if pod_name(world.job.key, role, index) not in taken]
         yield [
@@ -105,6 +128,10 @@ def claims(world: World, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], 
 
 def barrier_is_refused(world: World, now: datetime) -> bool:
     return world.job.key in _held(world, CONFIG_MAPS.plural, now)
+
+
+def group_is_refused(world: World, now: datetime) -> bool:
+    return world.job.key in _held(world, POD_GROUPS.plural, now)
 
 
 def awakened(world: World, digest: str) -> list[Write]:

@@ -4,6 +4,7 @@ When one rank of a collective dies, its peers abort within half a second: 134 un
 are victims, and blamed only where nobody else failed.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from paddle_operator.plan.views import PodView
@@ -39,6 +40,15 @@ _MEANING_OF_REASON = {
     "TerminationByKubelet": "its node was short of something, or shut down",
     "DeletionByPodGC": "its node is gone",
 }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a job has failed, and the pod that it failed of, if it was one."""
+
+    reason: str
+    message: str
+    cause: PodView | None = None
 
 
 def is_victim(pod: PodView) -> bool:

@@ -1,53 +1,51 @@
 """Decide everything about one job at one instant. Read top to bottom, this is the specification."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
 
-from paddle_operator.api.paddlejob import (
-    CleanPodPolicy,
-    Condition,
-    Intranet,
-    PaddleJobStatus,
-    Phase,
-    RoleStatus,
-)
-from paddle_operator.plan.clean_up import clean_up
+from paddle_operator.api.paddlejob import Condition, Intranet, PaddleJobStatus, Phase
+from paddle_operator.plan.attempts import fatal, restart, stale, try_again, worn_out
 from paddle_operator.plan.contract import Contract, contract
+from paddle_operator.plan.deadlines import earliest, late_to_start, next_deadline, overdue
 from paddle_operator.plan.difference import (
     FEW,
     awakened,
     barrier,
     barrier_is_refused,
     claims,
+    forced,
+    given_up,
+    group_is_refused,
     missing_pods,
     missing_services,
+    next_given_up,
     superfluous,
     waves,
     without_finalizer,
 )
-from paddle_operator.plan.failure import cause_of, is_victim, told, waits_for_cause
-from paddle_operator.plan.names import pod_name
+from paddle_operator.plan.endings import complete, fail, rest
+from paddle_operator.plan.failure import is_victim, waits_for_cause
+from paddle_operator.plan.gang import group_writes, is_gang, may_run, next_look, wait_of
+from paddle_operator.plan.groups import POD_GROUPS
 from paddle_operator.plan.network import Endpoints, endpoints_of
-from paddle_operator.plan.pods import replicas_text
+from paddle_operator.plan.retries import paused_until
 from paddle_operator.plan.risks import risks
 from paddle_operator.plan.status import (
     ACCEPTED,
-    COMPLETED,
-    FAILED,
     ON_ITS_WAY,
     RUNNING,
     STEPS,
     Obstacle,
-    base,
     condition,
     observed,
+    obstacle,
+    said,
     with_conditions,
-    with_counts,
 )
-from paddle_operator.plan.views import Children, Job, PodView
+from paddle_operator.plan.suspension import is_suspended, resume, suspend
+from paddle_operator.plan.views import Children, Job
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import News, Plan
 
@@ -57,6 +55,8 @@ class Surroundings:
     """What a plan needs to know beyond its own job."""
 
     etcd: str = ""
+    scheduling: str = ""  # the gang scheduler, if there is to be one
+    groups_absent: bool = False  # the cluster does not know its PodGroups
     free_port: int | None = None  # the first port of a block that no other live job has
     status_written_at: datetime | None = None
     counters_every: timedelta = timedelta(seconds=1)  # longer where many jobs change at once
@@ -65,26 +65,45 @@ class Surroundings:
 def plan(job: Job, children: Children, now: datetime, around: Surroundings | None = None) -> Plan:
     """The first sentence that holds decides."""
     around = around or Surroundings()
+    if not job.is_ours:
+        return Plan(job.status)
     if job.metadata.deletion_timestamp:
         return leave(job)
     if job.spec is None:
         return refuse(job, now)
     spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
-        return Plan(job.status, waves(without_finalizer(job), clean_up(job, spec, children, job.status.phase)))
+        return rest(job, spec, children, now)
+    if spec.suspend:
+        return suspend(World(job, spec, children), now)
+    if is_suspended(job):
+        return resume(job, now)
     if job.status.host_port is None and around.free_port is not None:
         return take_ports(job, around.free_port)
     world = World(job, spec, children)
+    return woken(advance(world, around, now), next_deadline(world, now))
+
+
+def advance(world: World, around: Surroundings, now: datetime) -> Plan:
+    """Of a job that is to run. The first sentence that holds decides."""
+    job = world.job
     if world.succeeded:  # whatever has become of the servers meanwhile
         return complete(world, now)
-    if any(not is_victim(pod) for pod in world.failed):
-        return fail(world, now)
+    culprits_known = any(not is_victim(pod) for pod in world.failed)
+    if verdict := (culprits_known and fatal(world)) or worn_out(world) or overdue(world, now):
+        return fail(world, verdict, now)
     known = endpoints_of(world)
-    if reason := stale(world, known):  # also of victims: the pod that vanished is what they died of
+    if reason := stale(world, known):  # the pod that vanished is what the others died of
         return restart(world, reason, now)
+    if verdict := late_to_start(world, now):
+        return fail(world, verdict, now)
+    if culprits_known:
+        return try_again(world, now)
     if world.failed:
-        until = waits_for_cause(world.failed, now)
-        return Plan(job.status, wake_at=until) if until else fail(world, now)
+        if until := waits_for_cause(world.failed, now):
+            return Plan(job.status, wake_at=until)
+        verdict = fatal(world)
+        return fail(world, verdict, now) if verdict else try_again(world, now)
     return coalesced(run(world, known, around, now), job, now, around)
 
 
@@ -111,97 +130,29 @@ def take_ports(job: Job, first: int) -> Plan:
     return Plan(msgspec.structs.replace(job.status, host_port=first))
 
 
-def complete(world: World, now: datetime) -> Plan:
-    """Parameter servers never exit by themselves: when the workers are done, so is everybody, and that is success."""
-    status = base(world, now)
-    done = {
-        role: RoleStatus(replicas=len(seats), succeeded=len(seats), refs=status.roles[role].refs)
-        for role, seats in world.seats.items()
-    }
-    ended_at = end_of([pod for role in world.deciders for pod in world.pods(role)], status, now)
-    status = msgspec.structs.replace(
-        with_counts(world, done, status),
-        start_time=status.start_time or ended_at,  # so short that we never saw it run
-        completion_time=ended_at,
-    )
-    many, who = sum(len(world.seats[role]) for role in world.deciders), "worker" if world.spec.worker else "pod"
-    succeeded = f"all {many} {who}s have succeeded" if many > 1 else f"the {who} has succeeded"
-    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
-    return finish(world, Phase.COMPLETED, ended, status, now)
-
-
-def fail(world: World, now: datetime) -> Plan:
-    cause = cause_of(world.failed)
-    status = base(world, now)
-    status = msgspec.structs.replace(status, completion_time=end_of([cause], status, now))
-    return finish(world, Phase.FAILED, condition(world.job, FAILED, True, "PodFailed", told(cause), now), status, now)
-
-
-def end_of(pods: Iterable[PodView], status: PaddleJobStatus, now: datetime) -> datetime:
-    """When the last of these pods ended, by the clocks of their nodes; not after now, and not before the start."""
-    last = min(max((pod.finished_at for pod in pods if pod.finished_at), default=now), now)
-    return max(last, status.start_time or last)
-
-
-def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus, now: datetime) -> Plan:
-    job = world.job
-    stopped = condition(job, RUNNING, False, str(phase), ended.message, now)
-    status = msgspec.structs.replace(status, phase=phase, conditions=with_conditions(status.conditions, ended, stopped))
-    writes = tuple(clean_up(job, world.spec, world.children, phase))
-    note = ended.message
-    if writes:
-        cleans, policy = world.spec.cleans(phase), world.spec.clean_pod_policy or CleanPodPolicy.ON_COMPLETION
-        deed = "the pods are deleted" if cleans else "the pods that still run are stopped and kept"
-        note = f"{note}; {deed}: cleanPodPolicy is {policy}"
-    return Plan(status, waves(writes), (News(str(phase), note, warning=phase is Phase.FAILED),))
-
-
-def stale(world: World, known: Endpoints | None) -> str | None:
-    """Why the pods that run can no longer find each other; containers read their addresses once, at the start."""
-    if world.spec.is_elastic or not world.released:
-        return None
-    written = world.barrier.replicas if world.barrier else ""
-    if written and written != replicas_text(world.spec):
-        return f"replicas changed from {written} to {replicas_text(world.spec)}"
-    if not written and any(pod.name not in world.places for pod in world.leftovers):  # the Go operator noted no number
-        return f"replicas changed to {replicas_text(world.spec)}"
-    if world.missing:
-        role, index = world.missing[0]
-        more = f" and {len(world.missing) - 1} more" if len(world.missing) > 1 else ""
-        return f"{pod_name(world.job.key, role, index)}{more} vanished"
-    if world.barrier and world.barrier.contract and known and known.digest != world.barrier.contract:
-        return "a pod has another address than at the start"
-    return None
-
-
-def restart(world: World, reason: str, now: datetime) -> Plan:
-    """A new attempt: all pods are replaced, so that all ranks agree. The next pass does it; this one writes it down."""
-    nobody = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
-    message = f"{reason}: all pods are replaced, so that all ranks agree"
-    held = condition(world.job, RUNNING, False, "Restarting", message, now)
-    status = msgspec.structs.replace(
-        nobody,
-        phase=Phase.RESTARTING,
-        attempt=nobody.attempt + 1,
-        conditions=with_conditions(nobody.conditions, held),
-    )
-    return Plan(status, news=(News("Restarting", message, warning=True),))
-
-
 def run(world: World, known: Endpoints | None, around: Surroundings, now: datetime) -> Plan:
     """Nearer to what is wanted: away with what is in the way, make what is missing, open the barrier."""
-    job, lack = world.job, lacking(world, around)
-    found = list(risks(world, now))
+    job, pause, gang = world.job, paused_until(world.job.status, now), is_gang(world.spec, around.scheduling)
+    lack = lacking(world, around, now)
+    found = list(risks(world, around.scheduling, now))
     status = observed(world, lack, now)
     status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
     running = next(each for each in status.conditions if each.type == RUNNING)
     news = [*told_if_new(job, running, warning=running.reason not in ON_ITS_WAY)]
     news += [each for risk in found if risk.status == "True" for each in told_if_new(job, risk, warning=True)]
-    first = [*without_finalizer(job), *superfluous(world)]
-    if world.barrier and not world.released:
-        return Plan(status, waves(first), tuple(news))  # containers must not start with the addresses of before
-    pods = [] if lack or barrier_is_refused(world, now) else list(missing_pods(world, around.etcd, now))
-    steps = [first, missing_services(world, now), *pods]
+    dead = given_up(world, now)
+    news += [News("NodeLost", f"{each.name} does not leave {each.node}: it is given up", warning=True) for each in dead]
+    first = [*without_finalizer(job), *superfluous(world), *forced(dead)]
+    if gang and not around.groups_absent and not group_is_refused(world, now):
+        first += group_writes(job, world.spec, world.children.group, world.pods(), now)
+    retry_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
+    look_at = next_look(job, world.spec, world.children.group, now) if gang else None
+    wake_at = earliest(retry_at, pause, next_given_up(world, now), look_at if look_at and look_at > now else None)
+    if world.barrier and not world.released:  # containers must not start with the addresses of before
+        return Plan(status, waves(first), tuple(news), wake_at)
+    held = lack or barrier_is_refused(world, now)
+    pods = [] if held else list(missing_pods(world, around.etcd, now, gang=gang))
+    steps = [first, [] if lack else missing_services(world, now), *pods]
     if known and world.barrier is None:
         shared = contract(world, known)
         opened = barrier(world, shared, now)
@@ -209,7 +160,6 @@ def run(world: World, known: Endpoints | None, around: Surroundings, now: dateti
         news += left_out(shared) if opened else []
     elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
         steps.append(awakened(world, known.digest))
-    wake_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
     few_pods = any(pods) and sum(map(len, steps)) <= FEW
     return Plan(
         status,
@@ -221,10 +171,19 @@ def run(world: World, known: Endpoints | None, around: Surroundings, now: dateti
     )
 
 
-def lacking(world: World, around: Surroundings) -> Obstacle | None:
+def lacking(world: World, around: Surroundings, now: datetime) -> Obstacle | None:
     """What keeps us from making the pods that are missing; those that run, run on."""
     if not world.missing:
         return None
+    if paused_until(world.job.status, now) and (before := said(world.job, RUNNING)):
+        return before.reason, before.message  # which tells of the failure, and when the pause is over
+    if is_gang(world.spec, around.scheduling) and not any(world.pods()):
+        if around.groups_absent:
+            fix = "install Volcano, or start the operator without --scheduling"
+            return "VolcanoMissing", f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}"
+        if not may_run(world.children.group):
+            refused = any(each.kind == POD_GROUPS.plural for each in world.refusals)
+            return obstacle(world) if refused else wait_of(world.job, world.children.group, now)
     if world.spec.is_elastic and not around.etcd:
         fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
         return "NoEtcd", f"spec.elastic needs an etcd: {fix}"
@@ -241,12 +200,18 @@ def left_out(shared: Contract) -> list[News]:
     return [News("EndpointsLeftOut", note, warning=True)]
 
 
-def told_if_new(job: Job, said: Condition, *, warning: bool) -> tuple[News, ...]:
+def told_if_new(job: Job, told_now: Condition, *, warning: bool) -> tuple[News, ...]:
     """News only where the status or the reason of a condition is another than before."""
-    before = next((each for each in job.status.conditions if each.type == said.type), None)
-    if before and (before.status, before.reason) == (said.status, said.reason):
+    before = said(job, told_now.type)
+    if before and (before.status, before.reason) == (told_now.status, told_now.reason):
         return ()
-    return (News(said.reason, said.message, warning=warning),)
+    return (News(told_now.reason, told_now.message, warning=warning),)
+
+
+def woken(desired: Plan, at: datetime | None) -> Plan:
+    """At that time at the latest; a job that this very plan finishes has no deadlines any more."""
+    finished = desired.status.phase in (Phase.COMPLETED, Phase.FAILED)
+    return desired if finished else replace(desired, wake_at=earliest(desired.wake_at, at))
 
 
 def coalesced(desired: Plan, job: Job, now: datetime, around: Surroundings) -> Plan:

@@ -2,7 +2,15 @@
 
 import msgspec
 
-from paddle_operator.api.paddlejob import API_VERSION, PLURAL, Unfit, read_spec, read_status
+from paddle_operator.api.paddlejob import (
+    API_VERSION,
+    PLURAL,
+    PaddleJobSpec,
+    PaddleJobStatus,
+    Unfit,
+    read_spec,
+    read_status,
+)
 from paddle_operator.kube.objects import Object, Resource
 from paddle_operator.plan.views import Job
 
@@ -27,3 +35,24 @@ def job_view(stored: StoredJob, known: Job | None = None) -> Job:
         return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
     except Unfit as unfit:
         return Job(stored.metadata, None, status, unfit.problems)
+
+
+def kept_view(stored: StoredJob, known: Job | None = None) -> Job:
+    """What the operator keeps of a job. Nothing runs of a finished one any more, so hardly anything is kept of it, and
+    thousands of them cost next to nothing: templates and what kubectl noted in an annotation are most of a job.
+    """
+    job = job_view(stored, None if known and known.finished else known)
+    metadata = msgspec.structs.replace(job.metadata, annotations={}, labels={})
+    if not job.finished or job.spec is None:
+        return msgspec.structs.replace(job, metadata=metadata)
+    status = PaddleJobStatus(
+        phase=job.status.phase,
+        completion_time=job.status.completion_time,
+        observed_generation=job.status.observed_generation,
+    )
+    return Job(metadata, _without_templates(job.spec), status)
+
+
+def _without_templates(spec: PaddleJobSpec) -> PaddleJobSpec:
+    bare = {str(role): msgspec.structs.replace(part, template={}) for role, part in spec.roles.items()}
+    return msgspec.structs.replace(spec, scheduling_policy=None, pod_failure_policy=None, **bare)

@@ -15,7 +15,7 @@ from paddle_operator.api.paddlejob import API_VERSION, KIND, Intranet, Role
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.names import ATTEMPT, JOB_UID_LABEL, POD_NAME_LABEL, pod_name
 from paddle_operator.plan.views import Job, PodView
-from paddle_operator.plan.world import World
+from paddle_operator.plan.world import World, stands_alone
 
 PORT = 2379
 PORTS_PER_JOB = 20
@@ -48,6 +48,7 @@ class Endpoints:
 
     hosts: Mapping[Role, list[str]]
     ports: Ports
+    binding: Mapping[Role, list[str]]  # those that others have: without the pods that stand alone
 
     def of(self, role: Role) -> str:
         port = self.ports.of(role)
@@ -56,7 +57,7 @@ class Endpoints:
     @cached_property
     def digest(self) -> str:
         """Changes only where a pod would no longer be found: a variable that a later version adds restarts nothing."""
-        text = "\n".join(f"{role} {self.ports.of(role)} {','.join(hosts)}" for role, hosts in self.hosts.items())
+        text = "\n".join(f"{role} {self.ports.of(role)} {','.join(hosts)}" for role, hosts in self.binding.items())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -74,7 +75,9 @@ def endpoints_of(world: World) -> Endpoints | None:
         if len(known) < len(seats):
             return None
         hosts[role] = [service_address(world.job, role, index) for index in range(len(seats))] if by_name else known
-    return Endpoints(hosts, ports_of(world.job))
+    loose = stands_alone(world.spec, Role.WORKER, 1)
+    binding = {**hosts, Role.WORKER: hosts[Role.WORKER][:1]} if loose and world.spec.worker else hosts
+    return Endpoints(hosts, ports_of(world.job), binding)
 
 
 def service_address(job: Job, role: Role, index: int) -> str:

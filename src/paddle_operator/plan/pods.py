@@ -6,6 +6,7 @@ from typing import Any
 from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.contract import Contract, own_variables
+from paddle_operator.plan.gang import VOLCANO, annotations_of
 from paddle_operator.plan.names import (
     ATTEMPT,
     CONTRACT,
@@ -27,10 +28,11 @@ HOSTS_VOLUME = "paddle-hosts"
 class PodMaker:
     """The pods of one role. All that they share is made once; 5,000 pods differ in a name and an index."""
 
-    def __init__(self, job: Job, role: Role, wanted: RoleSpec, *, etcd: str = "") -> None:
+    def __init__(self, job: Job, role: Role, wanted: RoleSpec, *, etcd: str = "", gang: bool = False) -> None:
         self._job = job
         self._role = role
         self._etcd = etcd
+        self._gang = gang
         self._metadata: dict[str, Any] = wanted.template.get("metadata") or {}
         self._spec = self._completed(wanted.template["spec"])
         self._main = main_container(self._spec)
@@ -43,6 +45,8 @@ class PodMaker:
         job, role, name = self._job, self._role, pod_name(self._job.key, self._role, index)
         labels = {POD_NAME_LABEL: name, ROLE_LABEL: str(role), JOB_UID_LABEL: job.uid}
         annotations = {ROLE_ANNOTATION: str(role), ATTEMPT: str(job.status.attempt)}
+        if self._gang:
+            annotations |= annotations_of(job, role)
         metadata: dict[str, Any] = {
             "name": name,
             "namespace": job.key.namespace,
@@ -71,6 +75,8 @@ class PodMaker:
         container = dict(spec["containers"][main])
         completed = {"restartPolicy": "Never", "enableServiceLinks": False} | spec
         completed["restartPolicy"] = restart_policy(job_spec, self._role)
+        if self._gang:
+            completed["schedulerName"] = VOLCANO
         if not job_spec.is_elastic:
             barrier = {"configMapRef": {"name": self._job.key.name}}
             container["envFrom"] = [barrier, *(container.get("envFrom") or ())]  # first, so that the user's own wins

@@ -5,18 +5,20 @@ from datetime import datetime
 
 from paddle_operator.api.paddlejob import Condition
 from paddle_operator.plan.contract import RENDEZVOUS
+from paddle_operator.plan.gang import foreign_scheduler
 from paddle_operator.plan.status import condition
 from paddle_operator.plan.template import restart_policy, variables_of
 from paddle_operator.plan.world import World
 
-RENDEZVOUS_AT_RISK, COMPLETION_AT_RISK = "RendezvousAtRisk", "CompletionAtRisk"
+RENDEZVOUS_AT_RISK, COMPLETION_AT_RISK, GANG_AT_RISK = "RendezvousAtRisk", "CompletionAtRisk", "GangAtRisk"
 
 
-def risks(world: World, now: datetime) -> Iterator[Condition]:
+def risks(world: World, scheduling: str, now: datetime) -> Iterator[Condition]:
     """A condition for each risk there is, and for each that there was and is no more."""
     found = {
         RENDEZVOUS_AT_RISK: ("UserVariables", _own_rendezvous(world)),
         COMPLETION_AT_RISK: ("RestartsAlways", _endless(world)),
+        GANG_AT_RISK: ("OtherScheduler", foreign_scheduler(world.spec, scheduling)),
     }
     told = {each.type for each in world.job.status.conditions}
     for type_, (reason, message) in found.items():

@@ -14,13 +14,13 @@ from paddle_operator.plan.world import World
 MOST_REFERENCES = 16  # of a role: a status stays under 16 KB however many pods there are
 LONGEST_MESSAGE = 1024  # bytes
 
-ACCEPTED, RUNNING, COMPLETED, FAILED = "Accepted", "Running", "Completed", "Failed"
+ACCEPTED, RUNNING, COMPLETED, FAILED, SUSPENDED = "Accepted", "Running", "Completed", "Failed", "Suspended"
 
 _NEVER_PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _NEVER_MADE = frozenset({"CreateContainerError", "RunContainerError"})
 HELD_BACK = "CreateContainerConfigError"
 STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
-ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingPods", *STEPS, "AllPodsRun"})
+ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingGang", "CreatingPods", *STEPS, "AllPodsRun"})
 """Reasons that need nobody's help; every other one is a warning."""
 
 Obstacle = tuple[str, str]
@@ -44,12 +44,18 @@ def counted(world: World, role: Role) -> RoleStatus:
 
 def phase_of(world: World) -> Phase:
     """Of a job that is neither finished nor deleted."""
-    if world.job.status.attempt > 0 and not world.released and not world.spec.is_elastic:
+    if world.job.status.attempt > 0 and not world.released and not world.spec.is_elastic and not _is_resumed(world.job):
         return Phase.RESTARTING
     sorts = {sort for of_role in world.sorts.values() for sort in of_role}
     if not world.missing and sorts <= {"running", "succeeded"}:
         return Phase.RUNNING
     return Phase.STARTING if sorts & {"running", "starting", "succeeded"} else Phase.PENDING
+
+
+def _is_resumed(job: Job) -> bool:
+    """And neither ran nor restarted since: it starts afresh, and not again."""
+    afresh = job.status.start_time is None and job.status.phase != Phase.RESTARTING
+    return said(job, SUSPENDED) is not None and afresh
 
 
 def obstacle(world: World) -> Obstacle:
@@ -127,6 +133,7 @@ def base(world: World, now: datetime) -> PaddleJobStatus:
         status,
         mode=world.spec.mode,
         observed_generation=world.job.metadata.generation,
+        replacing=tuple(pod.uid for pod in world.children.pods if pod.uid in status.replacing),
         selector=f"{JOB_UID_LABEL}={world.job.uid},{ROLE_LABEL}={Role.WORKER}",
         conditions=with_conditions(status.conditions, accepted),
     )
@@ -141,10 +148,19 @@ def with_counts(world: World, counts: dict[Role, RoleStatus], status: PaddleJobS
     )
 
 
+def said(job: Job, type_: str) -> Condition | None:
+    """What the status says of this type."""
+    return next((each for each in job.status.conditions if each.type == type_), None)
+
+
+def is_true(told: Condition) -> bool:
+    return told.status == "True"
+
+
 def condition(job: Job, type_: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
     """A condition whose transition time is kept where it was true, or untrue, before."""
     status = "True" if holds else "False"
-    before = next((each for each in job.status.conditions if each.type == type_), None)
+    before = said(job, type_)
     since = before.last_transition_time if before and before.status == status else now.replace(microsecond=0)
     return Condition(type_, status, reason, _cut(message), job.metadata.generation, since)
 

@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from paddle_operator.api.paddlejob import PaddleJobSpec, PaddleJobStatus, Phase
-from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Terminated, Waiting
+from paddle_operator.api.paddlejob import MANAGER, PaddleJobSpec, PaddleJobStatus, Phase
+from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Waiting
+from paddle_operator.plan.groups import GroupView
 from paddle_operator.plan.names import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
 
+LOST_LOCALLY = "Lost"  # the local cluster ended while the pod ran
 NEVER_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -33,6 +35,11 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def version(self) -> int:
         return int(self.metadata.resource_version)
+
+    @property
+    def is_ours(self) -> bool:
+        """To look after; where the spec cannot be read, it is ours to say so."""
+        return self.spec is None or self.spec.managed_by in ("", MANAGER)
 
     @property
     def finished(self) -> bool:
@@ -72,6 +79,8 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     exit_message: str  # of a container that could not be started: the engine's own words
     failed_container: str  # where it is not the main container that failed
     finished_at: datetime | None
+    disrupted: bool  # taken away by preemption, eviction, a drain or the loss of its node
+    leaves_at: datetime | None  # when kubelet has killed it at the latest, where somebody deletes it
 
     @property
     def key(self) -> Key:
@@ -81,11 +90,18 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def only_sidecars_failed(self) -> bool:
+        """The container that trains has done its part, and nobody took the pod away."""
+        return self.phase == "Failed" and self.exit_code == 0 and self.exit_reason in ("", "Completed")
+
 
 def pod_view(pod: Pod) -> PodView:
     meta, status = pod.metadata, pod.status
     main = _main_container(pod)
-    speaker = (_failed_container(pod, main) or main) if status.phase == "Failed" else main
+    done = main and main.state.terminated and main.state.terminated.exit_code == 0
+    speaker = (_failed_container(pod, main) or main) if status.phase == "Failed" and not done else main
+    taken = _taken_by(pod)
     ended = speaker.state.terminated if speaker else None
     waiting = _waiting(status.init_container_statuses) or _waiting(status.container_statuses)
     return PodView(
@@ -110,11 +126,25 @@ def pod_view(pod: Pod) -> PodView:
         unschedulable=sys.intern(_unschedulable(pod)),
         restarts=main.restart_count if main else 0,
         exit_code=ended.exit_code if ended else None,
-        exit_reason=sys.intern(_exit_reason(pod, ended)),
+        exit_reason=sys.intern(status.reason or taken or (ended.reason if ended else "")),
         exit_message=ended.message if ended and ended.reason in NEVER_STARTED else "",
         failed_container=sys.intern(speaker.name) if speaker and speaker is not main else "",
         finished_at=ended.finished_at if ended else None,
+        disrupted=bool(taken) or status.reason == LOST_LOCALLY,
+        leaves_at=meta.deletion_timestamp,
     )
+
+
+def leaving_view(pod: Pod, known: PodView | None, now: datetime) -> PodView:
+    """Of a pod that somebody deletes. When it has left at the latest is told by our own clock, from when we first knew
+    of it: were that clock ahead of the API server's, a pod would be given up while it still ends in peace.
+    """
+    view = pod_view(pod)
+    assert view.leaves_at
+    leaves_at = max(view.leaves_at, now + timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
+    if known and known.uid == view.uid and known.leaves_at:
+        leaves_at = min(leaves_at, known.leaves_at)
+    return msgspec.structs.replace(view, leaves_at=leaves_at)
 
 
 def _main_container(pod: Pod) -> ContainerStatus | None:
@@ -135,13 +165,12 @@ def _failed_container(pod: Pod, main: ContainerStatus | None) -> ContainerStatus
     return next((each for each in every if each.state.terminated and each.state.terminated.exit_code), None)
 
 
-def _exit_reason(pod: Pod, ended: Terminated | None) -> str:
+def _taken_by(pod: Pod) -> str:
     """Whoever took the pod away knows better than the container, which knows only that it was told to stop."""
-    taken = ""
     for each in pod.status.conditions:
         if each.type == "DisruptionTarget" and each.status == "True":
-            taken = each.reason
-    return pod.status.reason or taken or (ended.reason if ended else "")
+            return each.reason
+    return ""
 
 
 def _unschedulable(pod: Pod) -> str:
@@ -233,6 +262,7 @@ class Children:
     config_maps: tuple[ChildView, ...] = ()
     services: tuple[ChildView, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    group: GroupView | None = None  # the PodGroup of the job's name, whoever made it
 
     def within(self, namespace: str) -> "Children":
         """Without objects of other namespaces: an owner cannot have any there, whatever UID they name."""
@@ -244,4 +274,5 @@ class Children:
             tuple(each for each in self.config_maps if each.namespace == namespace),
             tuple(each for each in self.services if each.namespace == namespace),
             self.refusals,
+            self.group,
         )

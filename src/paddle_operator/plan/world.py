@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
-from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role
+from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role, rule_of, that_matter
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.plan.groups import POD_GROUPS
 from paddle_operator.plan.names import pod_name
 from paddle_operator.plan.template import restart_policy
 from paddle_operator.plan.views import Children, Job, PodView, Refusal
@@ -44,6 +45,8 @@ class World:
         """A pod that somebody deletes is lost, whatever code it ends with, unless it has done its part. One that the Go
         operator made and never released waits for Services that we do not make: it is made again.
         """
+        if pod.uid in self.job.status.replacing:
+            return True
         if pod.terminating:
             return self.sort_of(role, pod) != "succeeded"
         return not pod.ours and self.barrier is None and not pod.started
@@ -61,8 +64,10 @@ class World:
                 return self._end_of_main(role, pod) or ("running" if pod.ready else "starting")
             case "Pending":
                 return "starting" if pod.address else "pending"
-            case "Succeeded" | "Failed":
-                return pod.phase.lower()
+            case "Succeeded":
+                return "succeeded"
+            case "Failed":
+                return "succeeded" if pod.ours and pod.only_sidecars_failed else "failed"
         return "unknown"
 
     def _end_of_main(self, role: Role, pod: PodView) -> str | None:
@@ -117,6 +122,11 @@ class World:
         """Places whose pod is to be made."""
         return [(role, index) for role, vacant in self.vacant.items() if not self.spent[role] for index in vacant]
 
+    @cached_property
+    def lost(self) -> list[tuple[Role, int]]:
+        """Places that are missing and whose pod cannot be made again by itself."""
+        return [place for place in self.missing if not stands_alone(self.spec, *place)]
+
     @property
     def deciders(self) -> list[Role]:
         """Whose success is the job's: the workers', or everybody's where there are no workers."""
@@ -124,7 +134,19 @@ class World:
 
     @property
     def succeeded(self) -> bool:
+        if self.spec.success_policy:
+            return self._policy_is_met()
         return all(self.sorts[role]["succeeded"] + self.spent[role] == len(self.seats[role]) for role in self.deciders)
+
+    def _policy_is_met(self) -> bool:
+        seats, matter = self.seats[Role.WORKER], that_matter(self.spec)
+        done = sum(
+            pod is not None and self.sort_of(Role.WORKER, pod) == "succeeded"
+            for pod in seats[matter.start : matter.stop]
+        )
+        if len(matter) == len(seats):
+            done += self.spent[Role.WORKER]  # nobody can tell which those were: they count where all matter
+        return done >= (rule_of(self.spec).succeeded_count or len(matter))
 
     @cached_property
     def released(self) -> bool:
@@ -148,8 +170,20 @@ class World:
     def refusals(self) -> list[Refusal]:
         """Those about something that is still wanted and not there."""
         lacking = {
+            POD_GROUPS.plural: set() if self.children.group else {self.job.key.name},
             CONFIG_MAPS.plural: set() if self.barrier else {self.job.key.name},
             PODS.plural: {pod_name(self.job.key, *place) for place in self.missing},
             SERVICES.plural: {pod_name(self.job.key, *place) for place in self.without_service},
         }
         return [each for each in self.children.refusals if each.key.name in lacking.get(each.kind, ())]
+
+
+def stands_alone(spec: PaddleJobSpec, role: Role, index: int) -> bool:
+    """Whether a pod can be made again without the others: nobody has its address, and it finds its way back by itself.
+
+    That is so for elastic workers, which meet through etcd, and for workers of parameter servers without gloo, except
+    for the first: it would push its initial parameters over those that the others have trained.
+    """
+    if spec.is_elastic:
+        return True
+    return spec.mode is Mode.PS and spec.gloo == 0 and role is Role.WORKER and index > 0

@@ -34,11 +34,12 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """Only the object that has this uid."""
+    """Only the object that has this uid; with `at_once` nobody waits for the kubelet to confirm it."""
 
     kind: Resource[Any]
     key: Key
     uid: str
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,4 @@ class Plan:
     children_first: bool = False
     counters_wait: bool = False  # the status is that of before, since only counters have changed
     claims: tuple[tuple[Resource[Any], Key], ...] = ()
+    restart_cause: str = ""  # one of few words, where pods are replaced

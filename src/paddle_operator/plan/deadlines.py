@@ -1,0 +1,80 @@
+"""When is enough enough? Deadlines of a job, told with the time at which to look again: no other event need happen."""
+
+from datetime import datetime, timedelta
+
+from paddle_operator.plan.failure import Verdict
+from paddle_operator.plan.status import ACCEPTED, RUNNING, is_true, said
+from paddle_operator.plan.views import Job
+from paddle_operator.plan.world import World
+
+
+def active_since(job: Job, now: datetime) -> datetime:
+    """Since when the job has been active without a break: resumed, or taken on by us, once its spec kept the rules."""
+    accepted = said(job, ACCEPTED)
+    since = job.status.active_since or (accepted.last_transition_time if accepted and is_true(accepted) else now)
+    return min(since, now)
+
+
+def seconds_active(job: Job, now: datetime) -> int:
+    """All in all; what was suspended is not in it."""
+    return job.status.active_seconds + int((now - active_since(job, now)).total_seconds())
+
+
+def deadline(world: World, now: datetime) -> datetime | None:
+    limit = world.spec.active_deadline_seconds
+    if limit is None:
+        return None
+    return active_since(world.job, now) + timedelta(seconds=limit - world.job.status.active_seconds)
+
+
+def start_deadline(world: World, now: datetime) -> datetime | None:
+    """None where every pod of this attempt has started; those of an elastic job need to do that once."""
+    limit, status = world.spec.start_deadline_seconds, world.job.status
+    if limit is None or has_started(world):
+        return None
+    running = said(world.job, RUNNING)
+    if running and is_true(running):
+        return None  # that start was in time; where a pod is missing now, this pass says so, and the next one counts
+    since = [active_since(world.job, now), status.attempt_time, status.next_attempt_time]
+    since += [running.last_transition_time if running else None]
+    return max(each for each in since if each) + timedelta(seconds=limit)
+
+
+def has_started(world: World) -> bool:
+    if world.spec.is_elastic and world.job.status.start_time:
+        return True
+    return not world.missing and all(pod.started for pod in world.pods())
+
+
+def overdue(world: World, now: datetime) -> Verdict | None:
+    """Where the job has taken longer than it may."""
+    until = deadline(world, now)
+    if until is None or now < until:
+        return None
+    limit = world.spec.active_deadline_seconds
+    return Verdict("DeadlineExceeded", f"not done after {limit} s, which is spec.activeDeadlineSeconds")
+
+
+def late_to_start(world: World, now: datetime) -> Verdict | None:
+    """Where not all pods have started in the time that they had."""
+    until = start_deadline(world, now)
+    if until is None or now < until:
+        return None
+    limit, waits = world.spec.start_deadline_seconds, said(world.job, RUNNING)
+    message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
+    return Verdict("StartDeadlineExceeded", f"{message}: {waits.message}" if waits else message)
+
+
+def next_deadline(world: World, now: datetime) -> datetime | None:
+    return earliest(deadline(world, now), start_deadline(world, now))
+
+
+def expiry(job: Job) -> datetime | None:
+    """When a finished job is to be deleted."""
+    assert job.spec
+    ended, limit = job.status.completion_time, job.spec.ttl_seconds_after_finished
+    return ended + timedelta(seconds=limit) if ended and limit is not None else None
+
+
+def earliest(*times: datetime | None) -> datetime | None:
+    return min((each for each in times if each), default=None)

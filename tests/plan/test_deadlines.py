@@ -1,0 +1,318 @@
+"""Deadlines fire at their time though nothing else happens: `Model.wait` looks only when a plan asked to be woken."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from paddle_operator.plan.job import plan
+from paddle_operator.plan.views import Children
+from tests.support.jobs import (
+    ETCD,
+    SECONDS,
+    T0,
+    Written,
+    a_job,
+    a_pod,
+    all_pods,
+    creates,
+    replaced,
+    running,
+    the_condition,
+    told_so,
+    without,
+    writes_of,
+)
+from tests.support.model import Model, a_life
+
+
+def alive(shape: Written | None = None, **policies: Any) -> Model:
+    shape = shape or {"workers": 2}
+    return a_life(a_job(**shape, policies=policies), ETCD if shape.get("elastic") else None)
+
+
+def waiting(shape: Written | None = None, **policies: Any) -> Model:
+    """Its pods are made, and get no further."""
+    shape = shape or {"workers": 2}
+    model = Model(a_job(**shape, policies=policies), Children(), T0, ETCD if shape.get("elastic") else None)
+    model.rest()
+    return model
+
+
+def failed(life: Model) -> tuple[str, str, datetime | None]:
+    found = the_condition(life.status, "Failed")
+    assert life.status.phase == "Failed"
+    return found.reason, found.message, life.status.completion_time
+
+
+# The whole job
+
+
+def test_a_job_that_is_not_done_by_its_deadline_fails_then_and_not_before() -> None:
+    life = alive(activeDeadlineSeconds=3600)
+    life.wait(3599)
+    assert life.status.phase == "Running"
+    life.wait(1)
+    assert failed(life) == (
+        "DeadlineExceeded",
+        "not done after 3600 s, which is spec.activeDeadlineSeconds",
+        T0 + 3600 * SECONDS,
+    )
+
+
+def test_the_time_before_all_pods_run_counts() -> None:
+    life = waiting(activeDeadlineSeconds=60)
+    life.wait(50)
+    life.all_run()
+    life.wait(10)
+    assert failed(life)[0] == "DeadlineExceeded"
+
+
+def test_tries_and_pauses_count_as_well() -> None:
+    life = alive(activeDeadlineSeconds=15, backoffLimit=5)
+    life.exits("mnist-worker-0", 1)
+    life.wait(10)
+    life.all_run()
+    life.exits("mnist-worker-0", 1)
+    life.wait(4)
+    assert life.status.phase == "Restarting"
+    life.wait(1)
+    assert failed(life)[0] == "DeadlineExceeded"
+    assert (life.pods, life.status.next_attempt_time) == ({}, None)
+
+
+def test_a_deadline_that_passed_while_no_operator_was_there_is_kept_by_the_next_one() -> None:
+    life = alive(activeDeadlineSeconds=60)
+    life.now = T0 + 5000 * SECONDS
+    life.rest()
+    assert failed(life)[0] == "DeadlineExceeded"
+
+
+def test_who_is_done_in_time_has_no_deadline_any_more_whenever_that_is_seen() -> None:
+    life = alive(activeDeadlineSeconds=60)
+    for name in list(life.pods):
+        life.exits(name, 0)
+    life.now = T0 + 5000 * SECONDS
+    assert life.rest().wake_at is None
+    assert life.status.phase == "Completed"
+
+
+def test_a_cause_that_is_known_is_told_rather_than_the_deadline() -> None:
+    life = alive(activeDeadlineSeconds=60)
+    life.exits("mnist-worker-0", 1)
+    life.now = T0 + 60 * SECONDS
+    life.rest()
+    assert failed(life)[0] == "PodFailed"
+
+
+def test_another_deadline_is_heard_while_the_job_runs() -> None:
+    life = alive(activeDeadlineSeconds=60)
+    life.asks(active_deadline_seconds=90)
+    life.wait(89)
+    assert life.status.phase == "Running"
+    life.asks(active_deadline_seconds=None)
+    life.wait(1000)
+    assert life.status.phase == "Running"
+    life.asks(active_deadline_seconds=900)
+    life.rest()
+    assert failed(life)[0] == "DeadlineExceeded"
+
+
+def test_the_time_in_which_a_spec_broke_the_rules_does_not_count() -> None:
+    mended = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
+    broken = msgspec.structs.replace(mended, spec=None, problems=("spec.worker is wrong",))
+    job = told_so(mended, plan(broken, Children(), T0).status)
+    later = T0 + 3600 * SECONDS
+    desired = plan(job, Children(), later)
+    assert creates(desired) == ["mnist-worker-0"]
+    assert desired.wake_at == later + 60 * SECONDS
+
+
+def test_a_clock_that_goes_back_brings_no_deadline_nearer() -> None:
+    job = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
+    job = told_so(job, plan(job, running(job), T0).status)
+    assert plan(job, running(job), T0 - 30 * SECONDS).wake_at == T0 + 30 * SECONDS
+
+
+# The start
+
+
+def test_a_job_whose_pods_do_not_start_in_time_fails_and_says_what_it_waited_for() -> None:
+    life = waiting(startDeadlineSeconds=60)
+    life.gives_address("mnist-worker-0")
+    life.wait(59)
+    assert life.status.phase == "Starting"
+    life.wait(1)
+    assert failed(life) == (
+        "StartDeadlineExceeded",
+        "not started after 60 s, which is spec.startDeadlineSeconds: 1 of 2 pods have no address yet",
+        T0 + 60 * SECONDS,
+    )
+
+
+def test_where_no_pod_can_be_made_the_reason_is_told() -> None:
+    life = Model(a_job(workers=2, elastic=1, policies={"startDeadlineSeconds": 5}), Children(), T0)
+    life.wait(5)
+    assert "spec.elastic needs an etcd" in failed(life)[1]
+
+
+def test_one_pod_that_has_not_started_is_enough() -> None:
+    life = waiting(startDeadlineSeconds=60)
+    for name in list(life.pods):
+        life.gives_address(name)
+    life.rest()
+    life.starts("mnist-worker-0")
+    life.wait(60)
+    assert failed(life)[0] == "StartDeadlineExceeded"
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_pod_has_started_when_its_container_has_ready_or_not(ready: bool) -> None:
+    life = alive(startDeadlineSeconds=60)
+    life.pods = {name: msgspec.structs.replace(pod, ready=ready) for name, pod in life.pods.items()}
+    life.wait(1)
+    assert life.plan().wake_at is None
+    life.wait(1000)
+    assert life.status.phase == ("Running" if ready else "Starting")
+
+
+def test_at_each_try_the_start_has_its_time_again_after_the_pause() -> None:
+    life = alive(startDeadlineSeconds=60, backoffLimit=1)
+    life.wait(500)
+    life.exits("mnist-worker-0", 1)
+    life.wait(10 + 59)
+    assert life.status.phase == "Restarting"
+    life.wait(1)
+    assert failed(life)[0] == "StartDeadlineExceeded"
+
+
+@pytest.mark.parametrize("shape", [{"workers": 2}, {"ps": 1, "workers": 2, "with_gloo": 0}], ids=str)
+def test_a_pod_that_vanishes_long_after_the_start_is_made_again_in_the_time_of_a_start(shape: Written) -> None:
+    """The start was in time: what comes later is another one."""
+    life = alive(shape, startDeadlineSeconds=60)
+    life.wait(5000)
+    del life.pods["mnist-worker-1"]
+    life.rest()
+    assert life.status.phase in ("Restarting", "Starting")
+    life.wait(59)
+    assert life.status.phase in ("Restarting", "Starting")
+    life.wait(1)
+    assert failed(life)[0] == "StartDeadlineExceeded"
+
+
+def test_a_pod_that_vanishes_and_comes_back_in_time_is_no_matter() -> None:
+    life = alive(startDeadlineSeconds=60)
+    life.wait(5000)
+    life.deletes_pod("mnist-worker-1")
+    life.wait(30)
+    life.all_run()
+    life.wait(5000)
+    assert (life.status.phase, life.status.attempt) == ("Running", 1)
+
+
+def test_elastic_pods_start_together_once_and_then_come_and_go() -> None:
+    life = alive({"workers": 2, "elastic": 1}, startDeadlineSeconds=60)
+    del life.pods["mnist-worker-1"]
+    life.wait(1000)
+    assert life.status.phase == "Starting"
+    stuck = waiting({"workers": 2, "elastic": 1}, startDeadlineSeconds=60)
+    stuck.wait(60)
+    assert failed(stuck)[0] == "StartDeadlineExceeded"
+
+
+def test_of_two_deadlines_the_first_wakes() -> None:
+    life = waiting(startDeadlineSeconds=60, activeDeadlineSeconds=100)
+    life.wait(1)
+    assert life.plan().wake_at == T0 + 60 * SECONDS
+    life.all_run()
+    life.wait(1)
+    assert life.plan().wake_at == T0 + 100 * SECONDS
+
+
+# After the end
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("ttl", [0, 3, 86400])
+def test_a_finished_job_is_deleted_at_its_time_and_once(code: int, ttl: int) -> None:
+    life = alive({"workers": 1}, ttlSecondsAfterFinished=ttl)
+    life.wait(100)
+    life.exits("mnist-worker-0", code)
+    if ttl:
+        life.wait(ttl - 1)
+        assert life.deleted_at is None
+    life.wait(1)
+    assert life.deleted_at == T0 + (100 + ttl) * SECONDS
+    life.wait(100)
+
+
+def test_without_a_time_to_live_a_job_stays() -> None:
+    life = alive({"workers": 1})
+    life.exits("mnist-worker-0", 0)
+    assert life.rest().wake_at is None
+
+
+def test_the_time_to_live_counts_from_the_end_also_where_nobody_saw_it() -> None:
+    life = alive({"workers": 1}, ttlSecondsAfterFinished=60)
+    life.exits("mnist-worker-0", 0)
+    life.now = T0 + 3600 * SECONDS
+    life.rest()
+    assert (life.status.completion_time, life.deleted_at) == (T0, life.now)
+
+
+def test_a_time_to_live_that_is_given_after_the_end_is_heard() -> None:
+    life = alive({"workers": 1})
+    life.exits("mnist-worker-0", 0)
+    life.wait(100)
+    life.asks(ttl_seconds_after_finished=300)
+    life.wait(199)
+    assert life.deleted_at is None
+    life.wait(1)
+    assert life.deleted_at == T0 + 300 * SECONDS
+
+
+def test_a_job_that_ended_before_times_were_written_down_is_not_deleted() -> None:
+    """Go operators of old wrote none; nobody can tell how long it has been there."""
+    job = a_job(workers=1, phase="Completed", policies={"ttlSecondsAfterFinished": 0})
+    assert writes_of(plan(job, Children(), T0)) == []
+
+
+def test_the_pods_of_a_failed_job_are_kept_until_the_job_goes() -> None:
+    job = a_job(workers=1, phase="Failed", completion_time=T0, policies={"ttlSecondsAfterFinished": 60})
+    there = Children(all_pods(job, exit_code=1))
+    assert (writes_of(plan(job, there, T0)), plan(job, there, T0).wake_at) == ([], T0 + 60 * SECONDS)
+
+
+# Never without a time at which to wake
+
+
+def test_who_waits_for_a_cause_is_woken_by_a_deadline_as_well() -> None:
+    job = a_job(workers=2, phase="Running", policies={"activeDeadlineSeconds": 3})
+    job = told_so(job, plan(job, running(job), T0).status)
+    victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
+    assert plan(job, replaced(running(job), victim), T0).wake_at == T0 + 3 * SECONDS
+    vanished = without(running(job), "mnist-worker-0")
+    assert plan(job, vanished, T0).wake_at == T0 + 3 * SECONDS
+
+
+def test_who_waits_for_the_barrier_of_before_to_go_is_woken_for_what_is_ahead() -> None:
+    """Somebody's finalizer holds the ConfigMap: no event is to come."""
+    job = a_job(workers=1, policies={"backoffLimit": 1}, phase="Running")
+    there = replaced(running(job), a_pod(job, "worker", 0, exit_code=1, finished_at=T0))
+    again = told_so(job, plan(job, there, T0).status)
+    assert plan(again, Children((), there.config_maps), T0).wake_at == T0 + 10 * SECONDS
+
+
+def test_a_job_that_started_but_was_never_ready_has_all_its_time_when_a_pod_vanishes_much_later() -> None:
+    job = a_job(workers=2, policies={"startDeadlineSeconds": 60})
+    started = running(job, ready=False)
+    first = told_so(job, plan(job, started, T0).status)
+    later = T0 + 5000 * SECONDS
+    desired = plan(first, without(started, "mnist-worker-1"), later)
+    assert (desired.status.phase, desired.status.attempt_time) == ("Restarting", later)
+    again = plan(told_so(job, desired.status), Children(), later + 59 * SECONDS)
+    assert again.status.phase == "Restarting"
+    assert again.wake_at == later + 60 * SECONDS
+    late = plan(told_so(job, again.status), Children(), later + 60 * SECONDS)
+    assert the_condition(late.status, "Failed").reason == "StartDeadlineExceeded"

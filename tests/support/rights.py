@@ -1,0 +1,25 @@
+"""The operator as its own ServiceAccount, with the rights that the manifests give it: what lacks there fails tests."""
+
+from weakref import WeakKeyDictionary
+
+import yaml
+
+from paddle_operator.kube.connection import PlainConnection
+from testbed.control_plane import ControlPlane
+from tests.install.installed import ACCOUNT, CLUSTER_WIDE, objects
+
+NAMESPACE = "paddle-system"
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"  # the operator's name in the audit log
+KINDS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+
+_tokens: WeakKeyDictionary[ControlPlane, str] = WeakKeyDictionary()
+
+
+async def connection_of_operator(control_plane: ControlPlane) -> PlainConnection:
+    """With a token that the API server has made out for it; the rights are applied where they are not yet."""
+    if control_plane not in _tokens:
+        rights = [each for (kind, _, _), each in objects(CLUSTER_WIDE.read_text()).items() if kind in KINDS]
+        await control_plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
+        asked = ("create", "token", ACCOUNT, "--duration=12h")
+        _tokens[control_plane] = (await control_plane.kubectl("--namespace", NAMESPACE, *asked)).strip()
+    return PlainConnection(control_plane.server, _tokens[control_plane], control_plane.trust)

@@ -1,0 +1,43 @@
+"""A real Volcano for the tests of a module, on a control plane of their own: others' pods would count as load there.
+
+A conftest that imports these names has them. It is built before the first test, where no timeout of a test counts.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+
+import pytest
+
+from testbed.assets import Binaries
+from testbed.control_plane import ControlPlane
+from testbed.toolchain import AssetsError
+from testbed.volcano import Volcano
+from testbed.volcano_assets import VolcanoPrograms, volcano_programs
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build it if a test that was chosen asks for it, and let it be seen to move: that takes minutes."""
+    asked_for = any(
+        isinstance(item, pytest.Function) and "volcano_built" in item.fixturenames for item in session.items
+    )
+    if not asked_for or session.config.option.collectonly:
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext(), suppress(AssetsError):
+        volcano_programs()  # what goes wrong is told by every test that needs it
+
+
+@pytest.fixture(scope="session")
+def volcano_built() -> VolcanoPrograms:
+    """For a test that starts a Volcano of its own. Fails if it cannot be had: it does not skip."""
+    try:
+        return volcano_programs()
+    except AssetsError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def volcano(control_plane_binaries: Binaries, volcano_built: VolcanoPrograms) -> Iterator[Volcano]:
+    """The one of this module; its control plane has neither nodes nor PaddleJobs."""
+    with ControlPlane.start(control_plane_binaries) as control_plane, Volcano.start(control_plane, volcano_built) as it:
+        yield it
