@@ -1,13 +1,20 @@
-"""What docs/local.md says of the embedded server is what it serves."""
+"""What the pages say is so: the kinds that are served, the verbs, the files, and the YAML that they show."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from paddle_operator.cli.embedded import served_kinds
 from paddle_operator.cli.main import app
+from tests.support.paddlejob import EXAMPLES, Paddlejob
 
 ROOT = Path(__file__).parents[2]
+OF_POLICIES = [f"docs/{name}.md" for name in ("retries", "deadlines", "suspend", "success", "node-failure", "gang")]
+OF_OPERATING = [f"docs/{name}.md" for name in ("install", "troubleshooting", "monitoring", "options")]
+CHINESE = ["README-zh_CN.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.zh.md"))]
+PAGES = ["docs/local.md", "README.md", "deploy/examples/README.md", *OF_POLICIES, *OF_OPERATING, *CHINESE]
 
 
 @pytest.mark.parametrize("kind", served_kinds(), ids=lambda kind: f"{kind.api_version} {kind.kind}")
@@ -15,7 +22,7 @@ def test_the_closed_list_is_written_down(kind: object) -> None:
     assert f" {getattr(kind, 'kind', '')}" in (ROOT / "docs/local.md").read_text().replace("|", " ").replace("(", " ")
 
 
-@pytest.mark.parametrize("page", ["docs/local.md", "docs/local.zh.md", "README.md", "deploy/examples/README.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_verb_that_a_page_names_exists(page: str) -> None:
     verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
     words = (ROOT / page).read_text().replace(".venv/bin/", "").split("paddlejob ")
@@ -23,8 +30,49 @@ def test_every_verb_that_a_page_names_exists(page: str) -> None:
     assert named <= verbs, named - verbs
 
 
-@pytest.mark.parametrize("page", ["docs/local.md", "docs/local.zh.md", "README.md", "deploy/examples/README.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_file_that_a_page_names_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     named = {word.strip("`(),。，；") for word in text.split() if word.strip("`(").startswith("deploy/examples/")}
     assert all((ROOT / name).exists() for name in named if name.endswith((".yaml", ".md"))), named
+
+
+def yamls_of(page: str) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["retries", "deadlines", "success"])
+def test_the_yaml_of_a_page_is_the_example(page: str) -> None:
+    assert yamls_of(f"docs/{page}.md") == [(EXAMPLES / f"{page}.yaml").read_text()]
+
+
+@pytest.mark.parametrize("page", ["docs/node-failure.md", "docs/gang.md"])
+async def test_the_yaml_of_a_page_would_be_taken(paddlejob: Paddlejob, page: str) -> None:
+    (text,) = yamls_of(page)
+    outcome = await paddlejob("run", "-", "--dry-run", stdin=text)
+    assert outcome.code == 0, outcome
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/paddlejob.md", "docs/plan.md", "docs/from-the-go-operator.md"])
+def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+def blocks_of(page: str) -> list[tuple[str, object]]:
+    """What is fenced, by its language, without what is there for people alone: comments."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [(language, without_comments(language, text)) for language, text in blocks]
+
+
+def without_comments(language: str, text: str) -> object:
+    if language == "yaml":
+        return list(yaml.safe_load_all(text))
+    return [re.sub(r"\s+#.*", "", line) if language == "sh" else line for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("page", [page for page in CHINESE if page != "docs/local.zh.md"])
+def test_a_chinese_page_has_the_commands_of_the_english_one(page: str) -> None:
+    """Not that on local mode, which is a shorter text of its own."""
+    assert blocks_of(page) == blocks_of(page.replace("-zh_CN", "").replace(".zh", ""))

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase
-from paddle_operator.cli.scene import Scene, duration_in_words, headline, state_in_words, summary
+from paddle_operator.cli.durations import duration_in_words
+from paddle_operator.cli.scene import Scene, headline, reason_of, state_in_words, summary
 from paddle_operator.cli.screens import drawn
 from paddle_operator.kube.objects import Meta, Pod
 from paddle_operator.plan.views import Job, pod_view
@@ -60,6 +61,18 @@ def test_durations_are_short(seconds: float, words: str) -> None:
 
 def test_the_headline_has_the_phase_the_count_and_the_time() -> None:
     assert headline(a_job(), T0 + timedelta(seconds=12)) == "mnist  Running  2/2  12s"
+
+
+def test_the_headline_and_the_summary_have_the_tries_that_were_used() -> None:
+    job = a_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=T0, restarts=1)
+    assert headline(job, T0) == "mnist  Completed  2/2  0s  tries used: 1"
+    assert drawn(Scene(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
+    assert summary(Scene(job), T0)[1:] == ["  tries used: 1"]
+
+
+def test_of_a_suspended_job_it_is_told_how_it_goes_on() -> None:
+    job = a_job(Phase.SUSPENDED, "spec.suspend is true: no pod exists")
+    assert reason_of(job) == "spec.suspend is true: no pod exists; paddlejob resume mnist starts it again"
 
 
 def test_the_summary_has_what_the_programs_reached() -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from paddle_operator.cli import show
 from paddle_operator.cli.describe import page
-from paddle_operator.cli.events import is_about
+from paddle_operator.cli.events import is_about, is_older
 from paddle_operator.cli.get import Output, shown
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
@@ -109,3 +109,9 @@ def test_a_page_about_a_job_that_nobody_has_looked_at_yet_is_a_page_too() -> Non
     text = "\n".join(page(bare, [], [], {}, NOW))
     assert "Status:      <unknown>" in text
     assert "not all known yet" in text
+
+
+def test_an_event_of_the_second_of_the_creation_is_not_older() -> None:
+    assert not is_older({"eventTime": "2026-05-04T12:00:01.200000Z"}, "2026-05-04T12:00:01Z")
+    assert is_older({"eventTime": "2026-05-04T12:00:00.900000Z"}, "2026-05-04T12:00:01Z")
+    assert not is_older({}, "2026-05-04T12:00:01Z")

@@ -31,6 +31,9 @@ async def test_a_job_can_be_looked_at_while_no_cluster_runs(paddlejob: Paddlejob
     assert "pod/tiny-worker-0" in (await paddlejob("events", "tiny")).output
     assert (await paddlejob("delete", "tiny")).output == "tiny deleted\n"
     assert (await paddlejob("get", "tiny")).code == 2
+    await paddlejob("run", *a_program(tmp_path, HELLO))
+    events = (await paddlejob("describe", "tiny")).output.partition("Events")[2]
+    assert events.count(" Completed ") == 1, "what happened to an earlier job of the name is not this one's"
 
 
 async def test_a_name_that_is_not_there_is_told_in_the_servers_words(paddlejob: Paddlejob) -> None:
@@ -152,7 +155,8 @@ async def test_the_version_is_told(paddlejob: Paddlejob) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["", "run", "get", "describe", "logs", "wait", "events", "delete", "up", "down", "kubeconfig"]
+    "verb",
+    ["", "run", "get", "describe", "logs", "wait", "events", "suspend", "resume", "delete", "up", "down", "kubeconfig"],
 )
 async def test_every_verb_teaches_itself_by_example(paddlejob: Paddlejob, verb: str) -> None:
     outcome = await paddlejob(*filter(None, [verb, "--help"]))

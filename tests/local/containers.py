@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.local.container import Command
-from paddle_operator.local.sandbox.sandbox import DEFAULT_PATH, LocalSandbox
+from paddle_operator.local.container import DEFAULT_PATH, Command
+from paddle_operator.local.sandbox.sandbox import LocalSandbox
 
 SOMEBODY = 54321  # a uid without an account, for what an ordinary user sees when root runs the tests
 SOURCES = Path(__file__).parents[2] / "src"

@@ -125,7 +125,10 @@ class Worker:
     def load(self) -> int:
         """From the checkpoint, if there is one; how many epochs are in it."""
         epochs, folder = self.checkpoints.latest() or (0, None)
-        found = self.board.notes("epochs in the checkpoint", str(epochs))
+        found = [int(note) for note in self.board.notes("epochs in the checkpoint", str(epochs))]
+        if self.rank and epochs > found[0]:  # the others have trained since they met: this worker has come back alone
+            self.board.notes(f"epoch {epochs} is saved")  # worker 0 may still wait for it
+            return epochs  # the servers know more than the checkpoint does
         if len(set(found)) > 1:
             raise ValueError(
                 f"CHECKPOINT_DIR ({CHECKPOINT_DIR}) must be one folder for all pods, but workers find epochs {found}"

@@ -55,17 +55,25 @@ async def submit(client: Client, job: Document) -> tuple[Job, str]:
         return job_view(await client.create(PADDLE_JOBS, job, strict=True)), "created"
     except AlreadyExists:
         pass
-    stored = await client.manifest(PADDLE_JOBS, key)
-    found = job_view(await client.get(PADDLE_JOBS, key))
+    try:
+        stored = await client.manifest(PADDLE_JOBS, key)
+        found = job_view(await client.get(PADDLE_JOBS, key))
+    except NotFound:  # it was just about to be deleted, as one that has finished and whose time to live is over
+        return job_view(await client.create(PADDLE_JOBS, job, strict=True)), "created"
     if found.finished:
         await removed(client, found)
         return job_view(await client.create(PADDLE_JOBS, job, strict=True)), "run again: the one before had finished"
-    if found.metadata.deletion_timestamp is None and within(job.get("spec"), stored.get("spec")):
+    if found.metadata.deletion_timestamp is None and within(but_suspended(job.get("spec")), stored.get("spec")):
         return found, UNDER_WAY
     raise CannotBeUsed(
         f"{key} is {found.status.phase or 'Pending'} with another spec: "
         f"delete it first (paddlejob delete {key.name}), or give this one another name (--name)"
     )
+
+
+def but_suspended(spec: Any) -> Any:
+    """Without `suspend`, which others change while the job is there: it is the same job all the time."""
+    return {name: value for name, value in spec.items() if name != "suspend"} if isinstance(spec, dict) else spec
 
 
 def within(wanted: Any, stored: Any) -> bool:

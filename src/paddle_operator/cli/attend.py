@@ -12,7 +12,8 @@ from rich.console import Console
 
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.cli.apply import removed
-from paddle_operator.cli.exits import COMPLETED, FAILED, INTERRUPTED, NOT_YET, REFUSED
+from paddle_operator.cli.exits import COMPLETED, FAILED, INTERRUPTED, NOT_YET
+from paddle_operator.cli.fate import told_of_gone
 from paddle_operator.cli.follow import Follower, Screen
 from paddle_operator.cli.logs import pods_of
 from paddle_operator.cli.scene import Scene, reason_of, summary
@@ -73,13 +74,11 @@ async def attend(client: Client, job: Job, terms: Terms) -> int:
             await end(following, asked, hopeless)
             return why
         await end(asked, hopeless)
-    return told(scene, following.result())
+    ended = following.result()
+    return told(scene, ended) if ended else await told_of_gone(client, scene.job)
 
 
-def told(scene: Scene, ended: Job | None) -> int:
-    if ended is None:
-        warn(f"{scene.job.key.name} was deleted before it had finished")
-        return REFUSED
+def told(scene: Scene, ended: Job) -> int:
     scene.job = ended
     for line in summary(scene, datetime.now(UTC)):
         say(line)

@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import msgspec
+
 from paddle_operator.api.paddlejob import Role
 from paddle_operator.cli import show
+from paddle_operator.cli.ahead import facts_ahead
 from paddle_operator.cli.events import events_about
 from paddle_operator.cli.options import JobName, with_target
 from paddle_operator.cli.screens import say
 from paddle_operator.cli.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key
-from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Pod
+from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
 from paddle_operator.plan.names import JOB_UID_LABEL
+from paddle_operator.plan.views import pod_view
 
 ENDPOINTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_GLOO_HTTP_ENDPOINT")
 
@@ -34,7 +38,7 @@ async def _describe(target: Target, name: str) -> None:
         job = dict(await client.manifest(PADDLE_JOBS, key))
         labels = f"{JOB_UID_LABEL}={job['metadata']['uid']}"
         pods = [dict(each) for each in await client.manifests(PODS, Scope(key.namespace, labels=labels))]
-        events = await events_about(client, key.namespace, name)
+        events = await events_about(client, key.namespace, name, since=job["metadata"]["creationTimestamp"])
         contract = await _contract(client, key)
         target.tell_if_asleep((job.get("status") or {}).get("phase", ""))
     say("\n".join(page(job, pods, events, contract, datetime.now(UTC))))
@@ -67,6 +71,7 @@ def page(
             "Mode": status.get("mode", ""),
             "Network": spec.get("intranet", "PodIP"),
             "Attempt": status.get("attempt") or "",
+            **ahead(job, pods, now),
         }
     )
     for role in Role:
@@ -80,6 +85,14 @@ def page(
         "Conditions", (f"  {each['type']}={each['status']}  {each['reason']}: {each['message']}" for each in conditions)
     )
     yield from section("Events", [show.events_table(events, now)] if events else ["  none within the last hour"])
+
+
+def ahead(job: show.Manifest, pods: list[show.Manifest], now: datetime) -> dict[str, str]:
+    """Tries and deadlines, as the operator sees them; nothing of a job that breaks the rules."""
+    view = job_view(msgspec.json.decode(msgspec.json.encode(job), type=StoredJob))
+    if view.spec is None:
+        return {}
+    return facts_ahead(view, [pod_view(msgspec.convert(pod, Pod)) for pod in pods], now)
 
 
 def facts(known: dict[str, object] | dict[str, str]) -> Iterator[str]:

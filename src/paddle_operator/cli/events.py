@@ -15,6 +15,8 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import EVENTS, Key
 from paddle_operator.plan.kinds import PADDLE_JOBS
 
+SECOND = len("2026-05-04T12:00:01")
+
 
 @with_target
 def events(
@@ -41,9 +43,15 @@ async def _events(target: Target, name: str | None) -> None:
         warn("No events: they are kept for an hour.")
 
 
-async def events_about(client: Client, namespace: str, job: str | None) -> list[show.Manifest]:
-    found = await client.manifests(EVENTS, Scope(namespace))
-    return [dict(each) for each in found if job is None or is_about(dict(each), job)]
+async def events_about(client: Client, namespace: str, job: str | None, since: str = "") -> list[show.Manifest]:
+    """Of one job or of all; `since` its creation, where another of the same name was there before."""
+    found = [dict(each) for each in await client.manifests(EVENTS, Scope(namespace))]
+    return [each for each in found if (job is None or is_about(each, job)) and not is_older(each, since)]
+
+
+def is_older(event: show.Manifest, than: str) -> bool:
+    """By whole seconds: that is how exact a creation is told, and an event's fractions would sort before its Z."""
+    return (show.last_seen(event) or than)[:SECOND] < than[:SECOND]
 
 
 def is_about(event: show.Manifest, job: str) -> bool:

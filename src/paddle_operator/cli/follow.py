@@ -1,10 +1,10 @@
-"""Follows one job: its status, its pods and what they print, until it has finished.
+"""Follows one job: its status, its pods and what they print, until it has finished or something else is true of it.
 
 What is seen is told to a Screen; nothing is printed here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +16,9 @@ from paddle_operator.kube.objects import PODS, Pod
 from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
 from paddle_operator.plan.names import JOB_UID_LABEL, MAIN_CONTAINER
 from paddle_operator.plan.views import Job
+
+Claim = Callable[[Job, int], bool]
+"""Of a job and how many pods it has."""
 
 DRAIN_SECONDS = 5.0  # what a program printed last has been written when its pod ends; this is only a bound
 
@@ -62,7 +65,9 @@ class Follower:
         self._pods: Informer[Pod, Pod] = Informer(
             client, PODS, Scope(job.key.namespace, labels=f"{JOB_UID_LABEL}={job.uid}")
         )
-        self._finished: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+        self._job: Job | None = None
+        self._claim: Claim = lambda _job, _pods: False  # until both stores are known
+        self._claimed: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
         self._logs: dict[Container, asyncio.Task[None]] = {}
         self._ended: set[Container] = set()  # parameter servers are still about to end when the job has finished
         self._jobs.store.listen(lambda old, new, _lane: self._job_changed(old, new))
@@ -70,8 +75,14 @@ class Follower:
 
     async def until_finished(self) -> Job | None:
         """The job as it ended; None where somebody has deleted it."""
+        return await self.until(lambda job, _pods: job.finished)
+
+    async def until(self, claim: Claim) -> Job | None:
+        """The job as soon as the claim is true of it; None where somebody has deleted it."""
         async with self._following():
-            job = await asyncio.shield(self._finished)
+            self._claim = claim
+            self._look()
+            job = await asyncio.shield(self._claimed)
             if last := [task for container, task in self._logs.items() if container in self._ended]:
                 await asyncio.wait(last, timeout=DRAIN_SECONDS)
             return job
@@ -82,6 +93,7 @@ class Follower:
             tasks = [group.create_task(each.run()) for each in (self._jobs, self._pods)]
             self._group = group
             await self._jobs.wait_synced()
+            await self._pods.wait_synced()
             if self._jobs.store.get(self._key) is None:
                 self._end(None)
             try:
@@ -94,18 +106,23 @@ class Follower:
         if new is None or new.uid != self._uid:
             self._end(None)
             return
+        self._job = new
         self._screen.job(new)
-        if new.finished:
-            self._end(new)
+        self._look()
+
+    def _look(self) -> None:
+        if self._job and self._claim(self._job, len(self._pods.store)):
+            self._end(self._job)
 
     def _end(self, job: Job | None) -> None:
-        if not self._finished.done():
-            self._finished.set_result(job)
+        if not self._claimed.done():
+            self._claimed.set_result(job)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             if old is not None:
                 self._screen.gone(old)
+            self._look()
             return
         self._screen.pod(new)
         statuses = (*new.status.init_container_statuses, *new.status.container_statuses)

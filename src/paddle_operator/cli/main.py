@@ -17,10 +17,12 @@ from paddle_operator.cli.logs import logs
 from paddle_operator.cli.run import run
 from paddle_operator.cli.screens import say, warn
 from paddle_operator.cli.state import AlreadyRuns
+from paddle_operator.cli.suspend import resume, suspend
 from paddle_operator.cli.up import down, kubeconfig, up
 from paddle_operator.cli.wait import wait
-from paddle_operator.kube.errors import KubeError, Refused
+from paddle_operator.kube.errors import KubeError, NotFound, Refused
 from paddle_operator.kube.manager import Died
+from paddle_operator.plan.kinds import PADDLE_JOBS
 
 app = typer.Typer(
     name="paddlejob",
@@ -32,7 +34,7 @@ app = typer.Typer(
     "Without --kubeconfig, --context or KUBECONFIG, commands are about the embedded cluster of this machine.\n\n"
     "Try: paddlejob run deploy/examples/wide_and_deep.yaml",
 )
-for verb in (run, get, describe, logs, wait, events, delete, up, down, kubeconfig):
+for verb in (run, get, describe, logs, wait, events, suspend, resume, delete, up, down, kubeconfig):
     app.command()(verb)
 
 
@@ -99,6 +101,8 @@ def refusal_in_words(error: Refused) -> str:
     causes = error.status.details.causes if error.status.details else ()
     if len(causes) > 1:
         return "\n  ".join([f"{error.about} is refused:", *(f"{each.field}: {each.message}" for each in causes)])
+    if isinstance(error, NotFound) and f" {PADDLE_JOBS} " in error.about:
+        return f"{error}; paddlejob get lists what there is, with -A in every namespace"
     return str(error)
 
 

@@ -9,7 +9,9 @@ import msgspec
 
 from paddle_operator.api.crd import crd
 from paddle_operator.api.paddlejob import PaddleJobSpec
-from paddle_operator.api.rules import NAME_RULES, SPEC_RULES, Rule, problem
+from paddle_operator.api.policy_rules import LASTING_FIELDS
+from paddle_operator.api.rule import Rule, problem
+from paddle_operator.api.rules import NAME_RULES, SPEC_RULES
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.kinds.custom import kind_of
 from paddle_operator.local.kinds.kind import Kind, Manifest
@@ -28,12 +30,26 @@ def rules_kept(new: Manifest, old: Manifest | None) -> list[Cause]:
         return causes  # the schema has said so already
     if old is not None and old.get("spec") == new["spec"]:
         return causes  # stored before there were rules, and nothing changes: as CEL's ratcheting has it
-    return causes + _asked(spec, SPEC_RULES)
+    return causes + _asked(spec, SPEC_RULES) + _lasting(spec, old)
+
+
+def _lasting(spec: PaddleJobSpec, old: Manifest | None) -> list[Cause]:
+    try:
+        before = msgspec.convert(old["spec"], PaddleJobSpec) if old else spec
+    except msgspec.ValidationError:  # stored before there was a schema
+        return []
+    sentences = filter(None, (each.problem(spec, before) for each in LASTING_FIELDS))
+    return [Cause(field="spec", message=f"Invalid value: {each}", reason="FieldValueInvalid") for each in sentences]
 
 
 def _asked(written: Any, rules: tuple[Rule[Any], ...]) -> list[Cause]:
     return [
-        Cause(field=rule.field, message=f"Invalid value: {sentence}", reason="FieldValueInvalid")
+        Cause(field=_told_at(rule), message=f"Invalid value: {sentence}", reason="FieldValueInvalid")
         for rule in rules
         if (sentence := problem(written, rule))
     ]
+
+
+def _told_at(rule: Rule[Any]) -> str:
+    """A place in a list cannot be told by CEL: there a real API server names the whole."""
+    return "spec" if "[" in rule.field else rule.field

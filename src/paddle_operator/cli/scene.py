@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from paddle_operator.api.paddlejob import Phase
+from paddle_operator.cli.ahead import end_told, expiry_told, tries_told
+from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.progress import Progress, Result, progress_in, result_in, result_in_words
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.status import HELD_BACK
@@ -95,9 +97,9 @@ def ended_in_words(pod: PodView) -> str:
 
 
 def headline(job: Job, now: datetime) -> str:
-    """`mnist  Running  3/4  12 s`."""
+    """`mnist  Restarting  0/4  12s  tries used: 1 of 3, next at 12:00:10 UTC  ends at 12:10:00 UTC`."""
     parts = [job.key.name, job.status.phase or "Pending", job.status.ready, duration_in_words(seconds_of(job, now))]
-    return "  ".join(filter(None, parts))
+    return "  ".join(filter(None, [*parts, tries_told(job, now), end_told(job, now)]))
 
 
 def seconds_of(job: Job, now: datetime) -> float:
@@ -106,24 +108,13 @@ def seconds_of(job: Job, now: datetime) -> float:
     return max(0.0, (ended - began).total_seconds())
 
 
-def duration_in_words(seconds: float) -> str:
-    """As kubectl writes ages: 12s, 3m05s, 2h10m, 3d."""
-    whole = int(seconds)
-    if whole < 100:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d"
-
-
 def reason_of(job: Job) -> str:
-    """Why the job is as it is, in the operator's own words."""
+    """Why the job is as it is, in the operator's own words, and what to do where only its user can do something."""
     by_type = {each.type: each for each in job.status.conditions}
     for type_ in ("Failed", "Completed", "Running"):
         if (found := by_type.get(type_)) and (found.status == "True" or type_ == "Running"):
-            return found.message
+            rests = job.status.phase == Phase.SUSPENDED
+            return f"{found.message}; paddlejob resume {job.key.name} starts it again" if rests else found.message
     accepted = by_type.get("Accepted")
     return accepted.message if accepted and accepted.status != "True" else ""
 
@@ -133,6 +124,7 @@ def summary(scene: Scene, now: datetime) -> list[str]:
     job = scene.job
     took = duration_in_words(seconds_of(job, now))
     lines = [f"{job.key.name}  {job.status.phase}  after {took}: {reason_of(job)}"]
+    lines += [f"  {told}" for told in (tries_told(job, now), expiry_told(job, now)) if told]
     for actor in scene.in_order:
         told = result_in_words(actor.result) if actor.result else ""
         if told:

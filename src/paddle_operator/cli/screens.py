@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from paddle_operator.cli.ahead import end_told, tries_told
 from paddle_operator.cli.progress import OWN_PROGRESS
 from paddle_operator.cli.scene import Actor, Scene, headline, reason_of, state_in_words
 from paddle_operator.kube.objects import Pod
@@ -25,14 +26,20 @@ class PlainScreen:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self._said = ""
+        self._said = self._ends = ""
 
     def job(self, job: Job) -> None:
         self.scene.job = job
-        says = f"{job.key.name}  {job.status.phase or 'Pending'}: {reason_of(job)}"
+        now = datetime.now(UTC)
+        says = "; ".join(filter(None, [reason_of(job), tries_told(job, job.status.next_attempt_time or now)]))
+        says = f"{job.key.name}  {job.status.phase or 'Pending'}: {says}"
         if job.status.phase and says != self._said:
             self._said = says
             say(says)
+        ends = end_told(job, now)
+        if ends and ends != self._ends:  # again where a pause has moved it
+            self._ends = ends
+            say(f"{job.key.name}  {ends}: spec.activeDeadlineSeconds")
 
     def pod(self, pod: Pod) -> None:
         if self.scene.saw(pod):
@@ -47,6 +54,14 @@ class PlainScreen:
         told = self.scene.heard(pod, text)
         shown = str(told) if told and OWN_PROGRESS in text else text
         say(f"{prefix(self.scene, pod, container)} | {shown}")
+
+
+class Headlines(PlainScreen):
+    """Only what becomes of the job as a whole, however many pods it has."""
+
+    def pod(self, pod: Pod) -> None: ...
+    def gone(self, pod: Pod) -> None: ...
+    def line(self, pod: Pod, container: str, text: str) -> None: ...
 
 
 class LiveScreen:
@@ -87,7 +102,8 @@ class LiveScreen:
 def drawn(scene: Scene, now: datetime) -> Table:
     """The pods as a table under a headline that says how the job is, and why it does not run yet."""
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left", title_style="bold")
-    table.title = headline(scene.job, now)
+    title = headline(scene.job, now)
+    table.title, table.min_width = title, len(title)  # or it would be broken at the width of the columns
     for title in ("pod", "state", "address", "progress"):
         table.add_column(title, no_wrap=True)
     actors = scene.in_order

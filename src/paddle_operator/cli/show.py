@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from paddle_operator.cli.scene import duration_in_words
+from paddle_operator.cli.durations import duration_in_words
 
 Manifest = dict[str, Any]
 
@@ -22,7 +22,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 JOB_HEAD = ("NAME", "STATUS", "MODE", "READY", "AGE")
-WIDE_JOB_HEAD = (*JOB_HEAD, "STARTED", "FINISHED", "WHY")
+WIDE_JOB_HEAD = (*JOB_HEAD, "TRIES", "STARTED", "FINISHED", "WHY")
 
 
 def job_row(job: Manifest, now: datetime, *, wide: bool, with_namespace: bool) -> list[str]:
@@ -36,8 +36,14 @@ def job_row(job: Manifest, now: datetime, *, wide: bool, with_namespace: bool) -
         age(metadata.get("creationTimestamp"), now),
     ]
     if wide:
-        cells += [age(status.get("startTime"), now), age(status.get("completionTime"), now), why(job)]
+        cells += [tries(job), age(status.get("startTime"), now), age(status.get("completionTime"), now), why(job)]
     return cells
+
+
+def tries(job: Manifest) -> str:
+    """`1/3`: how many tries of backoffLimit are used up."""
+    limit = (job.get("spec") or {}).get("backoffLimit")
+    return "<none>" if limit is None else f"{(job.get('status') or {}).get('restarts', 0)}/{limit}"
 
 
 def jobs_table(jobs: Sequence[Manifest], now: datetime, *, wide: bool = False, with_namespace: bool = False) -> str:

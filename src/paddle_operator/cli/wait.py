@@ -7,17 +7,18 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import Phase
-from paddle_operator.cli.exits import COMPLETED, FAILED, NOT_YET, REFUSED
+from paddle_operator.cli.ahead import tries_told
+from paddle_operator.cli.durations import duration_in_words
+from paddle_operator.cli.exits import NOT_YET
+from paddle_operator.cli.fate import CODE_OF, told_of_gone
 from paddle_operator.cli.follow import Follower, Silent
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.cli.scene import duration_in_words, reason_of, seconds_of
+from paddle_operator.cli.scene import reason_of, seconds_of
 from paddle_operator.cli.screens import say, warn
 from paddle_operator.cli.target import Target
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
 from paddle_operator.plan.views import Job
-
-CODE_OF = {Phase.COMPLETED: COMPLETED, Phase.FAILED: FAILED}
 
 
 @with_target
@@ -27,7 +28,9 @@ def wait(
     name: JobName,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait at most; 0 looks once.")] = 600,
 ) -> None:
-    """Wait until a job has finished. Exit code: 0 completed, 1 failed, 3 not yet.
+    """Wait until a job has finished. Exit code: 0 completed, 1 failed, 2 it was deleted before its end, 3 not yet.
+
+    A job that tries again (spec.backoffLimit) or is suspended has not finished.
 
     paddlejob wait mnist && echo trained
     """
@@ -40,19 +43,20 @@ async def _wait(target: Target, name: str, seconds: float) -> int:
         screen = Silent(job)
         ended: Job | None = job
         target.tell_if_asleep(job.status.phase)
+        if job.status.phase == Phase.SUSPENDED and seconds:
+            warn(f"{name} is Suspended, and does not finish before somebody resumes it: paddlejob resume {name}")
         if not job.finished and not target.is_asleep:
             try:
                 ended = await asyncio.wait_for(Follower(client, job, screen, with_logs=False).until_finished(), seconds)
             except TimeoutError:
                 ended = screen.seen
+        if ended is None:
+            return await told_of_gone(client, screen.seen)
     return told(ended, name, seconds)
 
 
-def told(job: Job | None, name: str, seconds: float) -> int:
-    if job is None:
-        warn(f"{name} was deleted before it had finished")
-        return REFUSED
-    say(one_line(job))
+def told(job: Job, name: str, seconds: float) -> int:
+    say(one_line(job, datetime.now(UTC)))
     if not job.finished:
         phase = job.status.phase or "Pending"
         warn(f"{name} is still {phase} after {seconds:g} s. To see why: paddlejob describe {name}")
@@ -60,7 +64,8 @@ def told(job: Job | None, name: str, seconds: float) -> int:
     return CODE_OF[Phase(job.status.phase)]
 
 
-def one_line(job: Job) -> str:
-    """`mnist  Failed  after 12s  mnist-worker-1 exited 137: it was killed`."""
-    took = duration_in_words(seconds_of(job, datetime.now(UTC)))
-    return "  ".join(filter(None, [job.key.name, job.status.phase or "Pending", f"after {took}", reason_of(job)]))
+def one_line(job: Job, now: datetime) -> str:
+    """`mnist  Failed  after 12s  tries used: 1 of 1  mnist-worker-1 exited 137: it was killed`."""
+    took = duration_in_words(seconds_of(job, now))
+    parts = [job.key.name, job.status.phase or "Pending", f"after {took}", tries_told(job, now), reason_of(job)]
+    return "  ".join(filter(None, parts))

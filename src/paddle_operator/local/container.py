@@ -8,6 +8,8 @@ from typing import Protocol
 Progress = Callable[[str], None]
 """Told one short line whenever there is something new about long work."""
 
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where nobody says another
+
 
 @dataclass(frozen=True)
 class Mount:

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from paddle_operator.local.container import DEFAULT_PATH
 from paddle_operator.local.images.dockerfile import DockerfileError
-from paddle_operator.local.images.recipe import DEFAULT_PATH, CannotObey, Recipe, recipe
+from paddle_operator.local.images.recipe import CannotObey, Recipe, recipe
 from paddle_operator.local.images.run_lines import pip_commands
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.kinds import canonical
-from paddle_operator.local.quantities import amount
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -103,7 +103,7 @@ LIMITS: list[tuple[Manifest, Any, Any, str]] = [
     ({"type": "string", "minLength": 2}, "ab", "a", "spec.x in body should be at least 2 chars long"),
     ({"type": "string", "maxLength": 2}, "ab", "abc", "Too long: may not be more than 2 bytes"),
     ({"type": "array", "items": {"type": "string"}, "minItems": 1}, ["a"], [], "should have at least 1 items"),
-    ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, ["a"], ["a", "b"], "must have at most 1 items"),
+    ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, ["a"], ["a", "b"], "must have at most 1 item"),
     ({"type": "string", "enum": ["a", "b"]}, "a", "c", 'Unsupported value: "c": supported values: "a", "b"'),
     ({"type": "string", "format": "date-time"}, "2026-01-02T03:04:05Z", "soon", "must be of type date-time"),
     ({"x-kubernetes-int-or-string": True}, "a", True, "must be of type integer,string"),

@@ -136,6 +136,12 @@ class Bed:
     async def gone(self, name: str) -> None:
         await self.pods.until_gone(name, within_seconds=PATIENCE_SECONDS)
 
+    async def swept(self, pod: Whole, part: str = "") -> None:
+        """Return when nothing of the pod is left on the disk: that is done behind what is told."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (self.folder / "pods" / pod.uid / part).exists():
+                await asyncio.sleep(0.01)
+
     async def log(self, pod: Whole, container: str = "main", **wish: Any) -> str:
         pieces = self.node.logs.stream(self.namespace, pod.key.name, pod.uid, container=container, **wish)
         return b"".join([piece async for piece in pieces]).decode()

@@ -94,9 +94,7 @@ async def test_an_empty_dir_is_shared_by_the_containers_and_gone_with_the_pod(be
         "shares", "cat /b/c/file", container=mounted("/b/c"), initContainers=[init], **volume(emptyDir={})
     )
     assert await bed.log(ended) == "here\n"
-    async with asyncio.timeout(10):
-        while (bed.folder / "pods" / ended.uid / "_volumes").exists():
-            await asyncio.sleep(0.01)
+    await bed.swept(ended, "_volumes")
 
 
 async def test_an_empty_dir_in_memory_is_in_memory(bed: Bed) -> None:

@@ -1,7 +1,7 @@
 """What a container finds in its environment, decided without any process."""
 
 from collections.abc import Mapping
-from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def facts(**fields: Any) -> Facts:
         "annotations": {"note": 'a "quoted"\nword'},
     }
     manifest = {"metadata": meta, "spec": {"nodeName": "local-1", "containers": [{"name": "main"}]} | fields}
-    return Facts(msgspec.convert(manifest, LocalPod), "127.16.0.1", "127.16.1.7", {"cpu": Decimal(4)})
+    return Facts(msgspec.convert(manifest, LocalPod), "127.16.0.1", "127.16.1.7", {"cpu": Fraction(4)})
 
 
 def field(path: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Lives of pods with real processes behind them: starts, ends, restarts, deletions, deadlines."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -173,7 +172,7 @@ async def test_a_deleted_pod_gets_sigterm_and_its_object_goes_when_it_has_ended(
     ended = await bed.until("leaves", lambda pod: "exitCode" in pod.state())
     assert (ended.phase, ended.state()["exitCode"]) == ("Failed", 7)
     await bed.gone("leaves")
-    assert not (bed.folder / "pods" / running.uid).exists()
+    await bed.swept(running)
 
 
 async def test_a_program_that_is_deaf_to_sigterm_is_killed_after_the_grace_period(bed: Bed) -> None:
@@ -207,9 +206,8 @@ async def test_a_pod_that_is_deleted_by_force_leaves_no_process(bed: Bed) -> Non
     await bed.printed(running, "begun")
     await bed.delete("forced", grace_seconds=0)
     await bed.gone("forced")
-    async with asyncio.timeout(10):
-        while bed.node.running or (bed.folder / "pods" / running.uid).exists():
-            await asyncio.sleep(0.01)
+    await bed.swept(running)
+    assert not bed.node.running
 
 
 async def test_a_deadline_that_is_patched_onto_a_running_pod_ends_it_with_its_true_code(bed: Bed) -> None:
@@ -264,8 +262,9 @@ async def test_the_end_of_the_log_is_the_message_where_the_policy_says_so(bed: B
 async def test_a_pod_tells_its_story_in_events(bed: Bed) -> None:
     await bed.run("told")
     await bed.event("told", "Started")
-    reasons = [reason for reason, _ in await bed.events("told")]
-    assert reasons == ["Scheduled", "Pulled", "Created", "Started"]
+    await bed.event("told", "Scheduled")  # whose teller is another: it may be heard after the others
+    reasons = [reason for reason, _ in await bed.events("told") if reason != "Scheduled"]
+    assert reasons == ["Pulled", "Created", "Started"]
 
 
 async def test_a_pod_that_is_stopped_with_the_node_ends_with_grace_and_is_failed(

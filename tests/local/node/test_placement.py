@@ -1,16 +1,14 @@
 """Where a pod goes, and what is said of one that fits nowhere, decided without a server."""
 
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
-import pytest
 
 from paddle_operator.local.node.machine import Gpus, Machine
 from paddle_operator.local.node.placement import AddNode, Bind, Place, Unfit, placement, request_of
 from paddle_operator.local.node.pod import LocalPod
 from paddle_operator.local.node.pod_home import gpu_variables
-from paddle_operator.local.quantities import amount, in_units
 
 MACHINE = Machine(cpu=4, memory_bytes=8 * 1024**3, pods=5).amounts
 ONE = Place("local-1", {"kubernetes.io/hostname": "local-1", "disk": "ssd"})
@@ -43,24 +41,6 @@ def cpu(quantity: str) -> dict[str, Any]:
     return {"requests": {"cpu": quantity}}
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("1", 1), ("500m", "0.5"), ("1Ki", 1024), ("1.5Gi", 1610612736), ("2k", 2000), ("1e3", 1000), (3, 3), ("0", 0)],
-)
-def test_amounts_are_read_as_kubernetes_writes_them(text: str | int, value: str | int) -> None:
-    assert amount(text) == Decimal(value)
-
-
-@pytest.mark.parametrize("text", ["", "one", "1Gib", "NaN", "1 Gi Gi"])
-def test_what_is_no_amount_is_said(text: str) -> None:
-    with pytest.raises(ValueError, match="is not an amount: write a number such as"):
-        amount(text)
-
-
-def test_a_share_is_rounded_up() -> None:
-    assert in_units(amount("1025Ki"), "1Mi") == "2"
-
-
 def test_a_pod_that_fits_is_bound() -> None:
     assert placed(a_pod(resources=cpu("4"))) == Bind("local-1")
 
@@ -72,8 +52,8 @@ def test_a_pod_takes_the_sum_of_its_containers_or_what_a_step_of_its_start_takes
     pod = a_pod(containers=2, resources=cpu("1"), initContainers=[init("a", "3")])
     assert request_of(pod)["cpu"] == 3
     sidecar = init("s", "500m", restartPolicy="Always")
-    assert request_of(a_pod(resources=cpu("1"), initContainers=[sidecar, init("b", "2")]))["cpu"] == Decimal("2.5")
-    assert request_of(a_pod(resources=cpu("1"), overhead={"cpu": "250m"}))["cpu"] == Decimal("1.25")
+    assert request_of(a_pod(resources=cpu("1"), initContainers=[sidecar, init("b", "2")]))["cpu"] == Fraction("2.5")
+    assert request_of(a_pod(resources=cpu("1"), overhead={"cpu": "250m"}))["cpu"] == Fraction("1.25")
 
 
 def test_a_limit_without_a_request_is_a_request() -> None:

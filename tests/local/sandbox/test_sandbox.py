@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.local.container import Mount, StartError
+from paddle_operator.local.container import DEFAULT_PATH, Mount, StartError
 from paddle_operator.local.sandbox.sandbox import (
-    DEFAULT_PATH,
     LocalSandbox,
     NamespaceSandbox,
     PlainSandbox,

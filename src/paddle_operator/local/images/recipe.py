@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from paddle_operator.local.container import DEFAULT_PATH
 from paddle_operator.local.images.dockerfile import NOTED, DockerfileError, Instruction, expanded, instructions, words
-
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)

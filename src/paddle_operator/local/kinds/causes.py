@@ -42,7 +42,8 @@ def too_long(field: str, most: int) -> Cause:
 
 
 def too_many(field: str, count: int, most: int) -> Cause:
-    return Cause(field, f"Too many: {count}: must have at most {most} items", "FieldValueTooMany")
+    items = "item" if most == 1 else "items"
+    return Cause(field, f"Too many: {count}: must have at most {most} {items}", "FieldValueTooMany")
 
 
 def told(value: object) -> str:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from paddle_operator.kube.errors import Cause
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.kinds import causes
 from paddle_operator.local.kinds.defaults import maps
 from paddle_operator.local.kinds.kind import Manifest
 from paddle_operator.local.kinds.metadata import label_name_problems, label_problems
-from paddle_operator.local.quantities import amount
 
 PORTS = range(1, 65_536)
 NOT_A_PORT = "must be between 1 and 65535, inclusive"

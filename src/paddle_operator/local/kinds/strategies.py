@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddle_operator.kube.errors import Cause
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.apiserver.store import Table
 from paddle_operator.local.kinds import causes
 from paddle_operator.local.kinds.kind import Kind, Manifest
-from paddle_operator.local.quantities import amount
 
 MakeReady = Callable[[Manifest, Table], None]
 """Told a new object, which it may change, and what there is of its kind."""

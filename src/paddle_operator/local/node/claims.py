@@ -16,8 +16,8 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource, View
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.node.volume_files import MountError
-from paddle_operator.local.quantities import amount
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.container import Command, Image, ImageError, Mount, Sandbox
 from paddle_operator.local.node.environment import ConfigError, command_line, environment, variables
 from paddle_operator.local.node.pod import ContainerSpec
@@ -18,7 +19,6 @@ from paddle_operator.local.node.pod_home import PodHome
 from paddle_operator.local.node.states import CONFIG_ERROR, CONTAINER_CREATING, CREATE_ERROR
 from paddle_operator.local.node.volume_files import MountError
 from paddle_operator.local.node.volumes import remove_folder
-from paddle_operator.local.quantities import amount
 from paddle_operator.local.sandbox.sandbox import PlainSandbox
 
 FIRST_PULL_SECONDS = 10.0

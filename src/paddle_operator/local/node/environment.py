@@ -6,15 +6,14 @@ What is missing is said in kubelet's words, since people search for them: `confi
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from fractions import Fraction
 from typing import Protocol
 
-from paddle_operator.local.container import Image
+from paddle_operator.kube.quantities import Amounts, amount, in_units
+from paddle_operator.local.container import DEFAULT_PATH, Image
 from paddle_operator.local.node.pod import ContainerSpec, KeyOf, LocalPod, ValueFrom, Variables
 from paddle_operator.local.node.pod_volumes import ResourceOf
-from paddle_operator.local.quantities import Amounts, amount, in_units
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CONFIG_MAP, SECRET = "configmap", "secret"  # as kubelet spells them when they are missing
 _TITLES = {CONFIG_MAP: "ConfigMap", SECRET: "Secret"}
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
@@ -187,5 +186,5 @@ def resource_text(reference: ResourceOf, facts: Facts, own_name: str) -> str:
     if quantity is not None:
         value = amount(quantity)
     else:
-        value = facts.allocatable.get(resource, Decimal(0)) if which == "limits" else Decimal(0)
+        value = facts.allocatable.get(resource, Fraction(0)) if which == "limits" else Fraction(0)
     return in_units(value, reference.divisor)

@@ -5,10 +5,10 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
-from paddle_operator.local.quantities import Amounts
+from paddle_operator.kube.quantities import Amounts
 
 MOST_PODS = 250
 GPU = "nvidia.com/gpu"
@@ -33,11 +33,11 @@ class Machine:
 
     @property
     def amounts(self) -> Amounts:
-        gpus = {GPU: Decimal(self.gpus)} if self.gpus else {}
+        gpus = {GPU: Fraction(self.gpus)} if self.gpus else {}
         return {
-            "cpu": Decimal(str(self.cpu)),
-            "memory": Decimal(self.memory_bytes),
-            "pods": Decimal(self.pods),
+            "cpu": Fraction(str(self.cpu)),
+            "memory": Fraction(self.memory_bytes),
+            "pods": Fraction(self.pods),
         } | gpus
 
 

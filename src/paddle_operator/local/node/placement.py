@@ -6,10 +6,10 @@ Resources are counted over all nodes, since they share them; host ports by node,
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from fractions import Fraction
 
+from paddle_operator.kube.quantities import Amounts, amounts, most_at_once, total
 from paddle_operator.local.node.pod import ContainerSpec, LocalPod
-from paddle_operator.local.quantities import Amounts, amounts, larger, total
 
 HOST_NAME_LABEL = "kubernetes.io/hostname"
 
@@ -42,17 +42,9 @@ class Unfit:
 
 def request_of(pod: LocalPod) -> Amounts:
     """What a pod takes: its containers and sidecars together, or a step of its start that takes more."""
-    sidecars: Amounts = {}
-    most: Amounts = {}
-    for container in pod.spec.init_containers:
-        own = _request(container)
-        if container.restart_policy == "Always":
-            sidecars = total((sidecars, own))
-            most = larger(most, sidecars)
-        else:
-            most = larger(most, total((sidecars, own)))
-    running = total((sidecars, *map(_request, pod.spec.containers)))
-    return total((larger(most, running), amounts(pod.spec.overhead), {"pods": Decimal(1)}))
+    steps = ((_request(each), each.restart_policy == "Always") for each in pod.spec.init_containers)
+    held = most_at_once(map(_request, pod.spec.containers), steps)
+    return total((held, amounts(pod.spec.overhead), {"pods": Fraction(1)}))
 
 
 def _request(container: ContainerSpec) -> Amounts:
@@ -99,7 +91,7 @@ def _objections(pod: LocalPod, node: Place) -> Iterator[str]:
 
 
 def _lacks(wanted: Amounts, machine: Amounts, used: Amounts) -> list[str]:
-    zero = Decimal(0)
+    zero = Fraction(0)
     names = {"pods": "Too many pods"}
     # An ephemeral disk is not counted: what is on this machine's disk is not only ours.
     return [

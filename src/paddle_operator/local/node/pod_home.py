@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.quantities import amount
 from paddle_operator.local.container import Images, Mount, Sandbox
 from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node.environment import Contents, Facts
@@ -15,7 +16,6 @@ from paddle_operator.local.node.hosts import Name, hosts_text
 from paddle_operator.local.node.machine import GPU, Machine
 from paddle_operator.local.node.pod import ContainerSpec, LocalPod
 from paddle_operator.local.node.volumes import Claims, Volumes
-from paddle_operator.local.quantities import amount
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from paddle_operator.kube.errors import Conflict, KubeError, NotFound
 from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
+from paddle_operator.kube.quantities import Amounts
 from paddle_operator.local.node.placement import AddNode, Bind, Place, placement
 from paddle_operator.local.node.pod import Condition, LocalPod
 from paddle_operator.local.node.pod_report import StatusWriter
-from paddle_operator.local.quantities import Amounts
 
 log = logging.getLogger(__name__)
 

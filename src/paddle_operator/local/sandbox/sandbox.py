@@ -19,12 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.local.container import Command, StartError
+from paddle_operator.local.container import DEFAULT_PATH, Command, StartError
 from paddle_operator.local.sandbox import inside
 from paddle_operator.local.sandbox.layout import steps
 from paddle_operator.local.sandbox.memory import MemoryGroup, MemoryGroups, NoGroups
-
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _MOMENT = 0.005
