@@ -3,22 +3,21 @@
 The build is kept outside the repository under a hash of everything that goes into it. By hand: python -m testbed.assets
 """
 
-import fcntl
 import hashlib
 import os
 import platform
 import re
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.gobuild import build
+from testbed.builds import cache_folder, made_once
+from testbed.gobuild import CONTROL_PLANE, build
+from testbed.helm import HELM, helm_program
 from testbed.progress import Progress
 from testbed.toolchain import AssetsError, go_for, needed_version
+from testbed.volcano_assets import VOLCANO, volcano_programs
 
 MODULE = Path(__file__).with_name("go")
 BUILT = "testbed"  # the one file that is all five programs; each is a link to it
@@ -67,43 +66,13 @@ def programs_in(folder: str) -> dict[str, Path]:
 
 def built_folder(cache: Path, builder: Builder) -> Path:
     """The folder of our own build, made by whoever comes first; others wait for it. Raises AssetsError."""
-    folder = cache / key()
-    if folder.exists():
-        return folder
-    progress = Progress()
-    with alone(cache / f"{folder.name}.lock", progress):
-        if not folder.exists():  # the one we may have waited for has made it
-            make_folder(folder, builder, progress)
-    return folder
 
-
-def make_folder(folder: Path, builder: Builder, progress: Progress) -> None:
-    """Build beside the folder and rename: it is there as a whole or not at all."""
-    for leftover in folder.parent.glob(f"{folder.name}.unfinished-*"):
-        shutil.rmtree(leftover)  # of a run that was killed; we hold the lock, so nobody works there
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.unfinished-", dir=folder.parent))
-    try:
-        builder(unfinished / BUILT, progress)
+    def fill(folder: Path, progress: Progress) -> None:
+        builder(folder / BUILT, progress)
         for name in PROGRAMS:
-            (unfinished / name).symlink_to(BUILT)
-        unfinished.rename(folder)
-    except BaseException:
-        shutil.rmtree(unfinished)
-        raise
-    progress.say(f"the control plane of the tests was built in {progress.elapsed}: {folder}")
+            (folder / name).symlink_to(BUILT)
 
-
-@contextmanager
-def alone(lock: Path, progress: Progress) -> Iterator[None]:
-    """Hold a lock that the kernel gives back even if we are killed."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say(f"another run is building the control plane of the tests; waiting for it ({lock})")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return made_once(cache / key(), fill, CONTROL_PLANE)
 
 
 def builder_for(environment: Mapping[str, str]) -> Builder:
@@ -114,11 +83,6 @@ def builder_for(environment: Mapping[str, str]) -> Builder:
         build(go, MODULE, output, ldflags(), progress)
 
     return build_testbed
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    home = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "paddle-operator" / "testbed"
 
 
 def key() -> str:
@@ -154,5 +118,7 @@ def ldflags() -> str:
 if __name__ == "__main__":
     try:
         print(f"Kubernetes {kubernetes_version()} for the tests: {binaries().source}")
+        print(f"{VOLCANO} for the tests: {volcano_programs().folder}")
+        print(f"{HELM} for the tests: {helm_program()}")
     except AssetsError as error:
         sys.exit(str(error))

@@ -59,6 +59,11 @@ class Write:
         """As RBAC spells it: pods, pods/status."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
+    @property
+    def may_have_acted(self) -> bool:
+        """It was granted; or its sender was gone before the answer, of which the log says 504 either way."""
+        return self.code < 300 or self.code == 504
+
 
 class Writes(list[Write]):
     """Writes in the order in which the API server received them."""

@@ -1,7 +1,7 @@
-"""A clock that stands still until the test moves it, for everything that takes a Clock.
+"""Clocks that a test decides about, for everything that takes a Clock: one stands still, one hurries, one leaps.
 
-Timers fire in the order of their instants and each one's consequences run before the next fires, so that ten periods of
-a loop pass in one `advance` exactly as they would in life.
+Timers of the one that stands still fire in the order of their instants and each one's consequences run before the next
+fires, so that ten periods of a loop pass in one `advance` exactly as they would in life.
 """
 
 import asyncio
@@ -31,6 +31,71 @@ class HurriedClock(SystemClock):
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / self._speed)
+
+
+class LeapingTimer:
+    def __init__(self, due_at: float, callback: Callable[[], None]) -> None:
+        self.due_at = due_at
+        self.callback = callback
+        self.wait: Timer | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.wait:
+            self.wait.cancel()
+
+
+class LeapingClock(SystemClock):
+    """Real time, but a test can send it ahead: an hour passes in no time, and what falls due in it happens at once.
+
+    The API server and its nodes stay where they are. A clock that only ran faster than theirs would be farther from
+    them the longer a test takes; from this one they are as far as the leaps were.
+    """
+
+    def __init__(self, ahead: timedelta = timedelta()) -> None:
+        self._ahead = ahead
+        self._timers: set[LeapingTimer] = set()
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead.total_seconds()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> LeapingTimer:
+        timer = LeapingTimer(self.monotonic() + seconds, callback)
+        self._timers.add(timer)
+        self._set(timer)
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        timer = self.call_later(seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
+
+    def leap(self, ahead: timedelta) -> None:
+        """It is so much later."""
+        self._ahead += max(ahead, timedelta())
+        self._timers = {timer for timer in self._timers if not timer.cancelled}
+        for timer in self._timers:
+            if timer.wait:
+                timer.wait.cancel()
+            self._set(timer)
+
+    def leap_to(self, instant: datetime) -> None:
+        """It is that time; later times stay as they are."""
+        self.leap(instant - self.now())
+
+    def _set(self, timer: LeapingTimer) -> None:
+        timer.wait = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._ring(timer))
+
+    def _ring(self, timer: LeapingTimer) -> None:
+        self._timers.discard(timer)
+        timer.callback()
 
 
 class FakeTimer:

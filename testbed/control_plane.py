@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from paddle_operator.kube.connection import PlainConnection
@@ -30,14 +29,14 @@ from testbed.credentials import (
 from testbed.flags import Layout, Ports
 from testbed.ports import LOOPBACK
 from testbed.request import Reply, RequestError, send
-from testbed.servers import AddressTakenError, Server, StartError, Supervision
+from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
 
 ATTEMPTS = 5  # each with other ports; one is enough unless another process takes a port in the same second
 ACCOUNT_WITHIN_SECONDS = 30.0
 POLL_SECONDS = 0.02
 
 
-class ControlPlane:
+class ControlPlane(Supervised):
     """Running servers and everything a test needs to talk to them, or to disturb them.
 
     `api_server`, `etcd`, `controller_manager` and `scheduler` can each be stopped, killed and started again. Users and
@@ -52,7 +51,7 @@ class ControlPlane:
         self.binaries = layout.binaries
         self.started_in_seconds = 0.0
         self._layout = layout
-        self._supervision = supervision
+        super().__init__(supervision)
         self.kubeconfig = self.kubeconfig_for(ADMIN)
         self.etcd = self._server(flags.etcd(layout), f"{layout.etcd_url}/health")
         self.api_server = self._server(flags.api_server(layout), f"{layout.server}/readyz")
@@ -105,18 +104,6 @@ class ControlPlane:
         self.scheduler.wait_until_ready()
         self._wait_for_default_account("default")
 
-    def end(self) -> None:
-        """End all servers and remove their data; returns when nothing is left."""
-        self._supervision.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
     @property
     def servers(self) -> tuple[Server, ...]:
         """In the order in which they need each other."""
@@ -156,7 +143,9 @@ class ControlPlane:
 
     async def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str = "") -> str:
         """What kubectl prints. Raises RequestError with its complaint if it fails."""
-        command = [str(self.binaries.kubectl), f"--kubeconfig={self.kubeconfig_for(user)}", *arguments]
+        # A cache of its own: what kubectl remembers of a server that had this port before would be taken for ours.
+        ours = (f"--kubeconfig={self.kubeconfig_for(user)}", f"--cache-dir={self.directory / 'kubectl-cache'}")
+        command = [str(self.binaries.kubectl), *ours, *arguments]
         done = await asyncio.to_thread(
             subprocess.run, command, input=stdin, capture_output=True, text=True, check=False
         )

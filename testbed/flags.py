@@ -119,6 +119,7 @@ def controller_manager(layout: Layout, kubeconfig: Path) -> list[str | Path]:
         f"--node-monitor-grace-period={NODE_GRACE}",
         f"--node-startup-grace-period={NODE_GRACE}",
         "--node-eviction-rate=100",  # the stock rate gives up one node in ten seconds
+        "--horizontal-pod-autoscaler-sync-period=1s",
     ]
 
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 READY_WITHIN_SECONDS = 90.0  # 3 s on an idle machine; two cores that also compile need more
@@ -66,6 +67,25 @@ class Supervision:
             self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+
+
+class Supervised:
+    """Servers that end when the block is left, or by `end`."""
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+
+    def end(self) -> None:
+        """End all servers and remove their data; returns when nothing is left."""
+        self._supervision.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
 
 
 class Server:

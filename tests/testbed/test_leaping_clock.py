@@ -1,0 +1,37 @@
+"""A clock that leaps: what falls due in a leap happens at once, and nothing else does."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from testbed.clock import LeapingClock, settled
+
+HOUR = timedelta(hours=1)
+
+
+async def test_a_leap_rings_what_falls_due_in_it_and_leaves_the_rest() -> None:
+    clock, hour, other = LeapingClock(), asyncio.Event(), asyncio.Event()
+    clock.call_later(3600, hour.set)
+    clock.call_later(7200, other.set)
+    clock.call_later(60, other.set).cancel()
+    sleeper = asyncio.create_task(clock.sleep(1800))
+    clock.leap(timedelta(minutes=10))
+    await settled()
+    assert not hour.is_set()
+    assert not sleeper.done()
+    clock.leap(timedelta(minutes=50))
+    await sleeper
+    await hour.wait()
+    assert not other.is_set()
+
+
+async def test_both_of_its_times_are_ahead_by_its_leaps_and_never_go_back() -> None:
+    clock = LeapingClock(HOUR)
+    since, real = clock.monotonic(), datetime.now(UTC)
+    assert HOUR <= clock.now() - real < 2 * HOUR
+    clock.leap(HOUR)
+    clock.leap(-HOUR)
+    assert 3600 <= clock.monotonic() - since < 7200
+    then = clock.now() + HOUR
+    clock.leap_to(then)
+    clock.leap_to(then - HOUR)
+    assert then <= clock.now() < then + HOUR
