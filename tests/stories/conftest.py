@@ -10,7 +10,12 @@ from paddle_operator.kube.client import Client
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.servers import Server
+from testbed.volcano import Volcano
+from tests.stories.gangs import GangStage, serve_paddlejobs
 from tests.stories.stage import NotingClient, Stage
+from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
+
+__all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
 
 P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
 
@@ -75,3 +80,24 @@ async def operator(empty_stage: Stage) -> AsyncIterator[NotingClient]:
 @pytest.fixture
 async def stage(empty_stage: Stage, operator: NotingClient) -> Stage:
     return empty_stage
+
+
+@pytest.fixture(scope="module")
+def volcano_with_jobs(volcano: Volcano) -> Volcano:
+    """The module's Volcano on a control plane that serves PaddleJobs, too, and whose garbage collector knows both."""
+    asyncio.run(serve_paddlejobs(volcano.control_plane))
+    return volcano
+
+
+@pytest.fixture
+async def gangs(volcano_with_jobs: Volcano) -> AsyncIterator[GangStage]:
+    """Two nodes of 4 CPUs; without an operator: who needs one enters `gangs.gang_operator()`."""
+    control_plane = volcano_with_jobs.control_plane
+    namespace = await control_plane.make_namespace("gangs")
+    async with (
+        Client(control_plane.connection()) as client,
+        HollowNodes(client, count=2, cpu="4") as nodes,
+        GangStage(volcano_with_jobs, control_plane, client, nodes, namespace).open() as stage,
+    ):
+        yield stage
+    await control_plane.delete_namespace(namespace)

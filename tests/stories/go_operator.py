@@ -9,7 +9,7 @@ from typing import Any
 from paddle_operator.kube.objects import Key, Manifest
 from testbed.hollow_script import NEVER, starts
 from tests.stories.jobs import IMAGE, Job
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole, of_job
 
 FINALIZER = "finalizers.paddlepaddle.org"
 TRAINING_ROLE = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
@@ -54,7 +54,7 @@ class GoJob:
         self.stage.nodes.script("*", starts(after=0.0), namespace=self.stage.namespace)
         pods = await self.stage.until_pods(lambda found: all(pod.phase == "Running" for pod in found.values()))
         await self.status("Running", {"running": "all"})
-        return dict(pods)
+        return of_job(pods, self.name)
 
     async def job(self) -> None:
         annotations = {"host-port": str(HOST_PORT)} if self.version.host_ports and self.intranet == "Host" else {}
@@ -70,7 +70,8 @@ class GoJob:
                 await self.stage.create(WHOLE_PODS, self._pod(role, index))
         await self.stage.until_pods(
             lambda found: (
-                len(found) == sum(self.roles.values()) and all("podIP" in pod.status for pod in found.values())
+                len(mine := of_job(found, self.name)) == sum(self.roles.values())
+                and all("podIP" in pod.status for pod in mine.values())
             )
         )
 

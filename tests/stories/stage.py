@@ -6,6 +6,7 @@ Nothing is polled: the stage follows what it waits for. What it tells at one ins
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,16 +14,17 @@ import yaml
 
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.connection import PlainConnection
-from paddle_operator.kube.errors import NotFound
+from paddle_operator.kube.errors import Forbidden, NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
-from testbed.audit import AuditLog
+from testbed.audit import AuditLog, Writes
+from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
-
-OPERATOR = "tester-20"  # the operator's name in the audit log
+from tests.support.rights import connection_of_operator
 
 
 class Whole(Object, frozen=True):
@@ -62,11 +64,22 @@ WHOLE_EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
 
 
 class NotingClient(Client):
-    """The operator's client; it remembers what it created, as written and not as the API server completed it."""
+    """The operator's client; it remembers what it created, as written and not as the API server completed it, and what
+    its rights did not allow.
+    """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.created: list[Manifest] = []
+        self.not_allowed: list[str] = []
+
+    async def _send(self, *arguments: Any, **named: Any) -> bytes:
+        try:
+            return await super()._send(*arguments, **named)
+        except Forbidden as error:
+            if " cannot " in error.status.message:  # RBAC's words; a quota has others
+                self.not_allowed.append(str(error))
+            raise
 
     async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False) -> T:
         created = await super().create(kind, manifest, dry_run=dry_run, strict=strict)
@@ -111,11 +124,16 @@ class Stage:
             yield self
 
     @asynccontextmanager
-    async def operator(self, **settings: Any) -> AsyncIterator[NotingClient]:
-        """The operator as its process would run it, without election; ended as by SIGTERM."""
-        async with NotingClient(self.control_plane.connection(OPERATOR)) as client:
+    async def operator(self, *, clock: Clock | None = None, **settings: Any) -> AsyncIterator[NotingClient]:
+        """The operator as its process would run it, without election; ended as by SIGTERM.
+
+        The clock is what it decides by; its connections and events go by real time.
+        """
+        plane = self.control_plane
+        mine = await connection_of_operator(plane) if isinstance(plane, ControlPlane) else plane.connection()
+        async with NotingClient(mine) as client:
             recorder = Recorder(client, reporter="paddle-operator")
-            jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings))
+            jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings), clock)
             manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
             running = asyncio.ensure_future(manager.run())
             await asyncio.gather(*(informer.wait_synced() for informer in jobs.informers))
@@ -124,6 +142,7 @@ class Stage:
             finally:
                 manager.stop()
                 await running
+            assert client.not_allowed == [], "the manifests do not give the operator this right"
 
     # What people do
 
@@ -158,6 +177,24 @@ class Stage:
         """The programs of these pods of this namespace end now; names are globs."""
         for pod in pods:
             await self.nodes.exits(pod, code, namespace=self.namespace)
+
+    async def another_life(self, name: str) -> None:
+        """Of a job of one worker, from its beginning to its end: so the operator had time for all others as well."""
+        worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}}
+        kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
+        await self.submit({**kind, "metadata": {"name": name}, "spec": {"worker": worker}})
+        await self.phase(name, "Running")
+        await self.exits(f"{name}-worker-0")
+        await self.phase(name, "Completed")
+        await self.until_pods(lambda pods: not of_job(pods, name))
+
+    @asynccontextmanager
+    async def recorded(self) -> AsyncIterator[Writes]:
+        """An empty list that, when the block is left, holds what anybody wrote in this namespace during it."""
+        writes = Writes()
+        async with self.control_plane.audit.recording() as found:
+            yield writes
+        writes.extend(write for write in found if write.namespace == self.namespace)
 
     # What is true
 
@@ -229,6 +266,12 @@ class Stage:
         await self.until_pods(lambda left: not left)
         await self._services.until_all(lambda: not len(self._services.store))
 
+    async def emptied(self, name: str) -> None:
+        """No pod, Service or ConfigMap of this job is left."""
+        await self.until_pods(lambda pods: not of_job(pods, name))
+        await self._services.until_all(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
+        await self._config_maps.until_gone(name)
+
     async def opened(self, name: str) -> Whole:
         """The barrier, as soon as it is there."""
         return await self._config_maps.until(name)
@@ -263,6 +306,30 @@ class Stage:
 def _is_about(event: Event, name: str) -> bool:
     about = event.regarding or {}
     return (about.get("kind"), about.get("name")) == ("PaddleJob", name)
+
+
+def is_of(child: str, job: str) -> bool:
+    """Whether a child or an event of this name is the job's; no name of a job begins with another's."""
+    return child == job or child.startswith((f"{job}-", f"{job}."))
+
+
+def of_job(pods: Mapping[str, Whole], job: str) -> dict[str, Whole]:
+    return {name: pod for name, pod in pods.items() if is_of(name, job)}
+
+
+def about(writes: Writes, job: str) -> Writes:
+    """Those that name the job or a child of it."""
+    return Writes(write for write in writes if is_of(write.name, job))
+
+
+def conditions(job: Whole) -> list[tuple[str, str, str]]:
+    """Type, status and reason of each."""
+    return [(each["type"], each["status"], each["reason"]) for each in job.status["conditions"]]
+
+
+def instant(text: str) -> datetime:
+    """A time as it stands in an object."""
+    return datetime.fromisoformat(text)
 
 
 def running_because(job: Whole) -> tuple[str, str]:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.conftest import say
 from tests.stories.jobs import a_job
-from tests.stories.stage import OPERATOR, Stage
+from tests.stories.stage import Stage
+from tests.support.rights import OPERATOR
 
 PODS = 24
 FEW = 15  # status, events, the ConfigMap and the clean-up together, however many pods there are

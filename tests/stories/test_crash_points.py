@@ -3,39 +3,33 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, Resource
 from testbed.audit import Writes
+from testbed.clock import LeapingClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from testbed.hollow_script import exits
+from testbed.hollow_script import NEVER, exits
 from tests.conftest import say
-from tests.stories.stage import WHOLE_EVENTS, WHOLE_JOBS
+from tests.stories.stage import WHOLE_EVENTS, WHOLE_JOBS, Whole, instant
+from tests.support.rights import OPERATOR, connection_of_operator
 
 Manifest = dict[str, Any]
-USER = "tester-21"
 AT_ONCE = 6
+PUNCTUAL = timedelta(seconds=5)  # six lives at once on two cores, and an operator that has to start first
 CONTAINERS = {"containers": [{"name": "paddle", "image": "paddle"}]}
-JOBS: dict[str, Manifest] = {
-    "PS, by Service, cleaned": {
-        "intranet": "Service",
-        "cleanPodPolicy": "Always",
-        "ps": {"replicas": 2, "template": {"spec": CONTAINERS}},
-        "worker": {"replicas": 2, "template": {"spec": CONTAINERS}},
-    },
-    "Collective, kept": {
-        "cleanPodPolicy": "Never",
-        "worker": {"replicas": 3, "template": {"spec": CONTAINERS}},
-    },
-}
+ONE, TWO, THREE = ({"replicas": count, "template": {"spec": CONTAINERS}} for count in (1, 2, 3))
 
 
 class MortalClient(Client):
@@ -73,13 +67,13 @@ class MortalClient(Client):
 
 @contextlib.asynccontextmanager
 async def operator(
-    control_plane: ControlPlane, namespace: str, dies_at: int = 0, *, after: bool = False
+    control_plane: ControlPlane, namespace: str, clock: LeapingClock, dies_at: int = 0, *, after: bool = False
 ) -> AsyncIterator[MortalClient]:
     """Leaving it is a kill: nothing is drained, flushed or given back."""
-    async with MortalClient(control_plane.connection(USER)) as client:
+    async with MortalClient(await connection_of_operator(control_plane)) as client:
         client.lives_until(dies_at, after=after)
         recorder = Recorder(client, reporter="paddle-operator")
-        jobs = PaddleJobs(client, recorder, Settings(namespace=namespace))
+        jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)
         manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
         running = asyncio.ensure_future(manager.run())
         try:
@@ -90,67 +84,122 @@ async def operator(
 
 
 class Life:
-    """One job in a namespace of its own."""
+    """One job in a namespace of its own, and by a time of its own."""
 
-    def __init__(self, control_plane: ControlPlane, client: Client, spec: Manifest) -> None:
+    def __init__(self, control_plane: ControlPlane, client: Client, nodes: HollowNodes, plot: "Plot") -> None:
+        self.clock = LeapingClock()
+        self.leapt_at: datetime | None = None  # by real time
         self._control_plane = control_plane
         self._client = client
-        self._spec = spec
+        self._nodes = nodes
+        self._plot = plot
 
     async def live(self, dies_at: int, *, after: bool) -> tuple[bool, int]:
         """Whether the operator was killed on the way, and how many writes it made in its first life."""
         self.namespace = await self._control_plane.make_namespace("crash")
-        job = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
-        metadata = {"name": "life", "namespace": self.namespace}
-        await self._client.create(WHOLE_JOBS, {**job, "metadata": metadata, "spec": self._spec})
-        async with operator(self._control_plane, self.namespace, dies_at, after=after) as first:
-            over = asyncio.ensure_future(self.over())
+        story = asyncio.ensure_future(self._story())
+        async with operator(self._control_plane, self.namespace, self.clock, dies_at, after=after) as first:
             died = asyncio.ensure_future(first.died.wait())
-            await asyncio.wait((over, died), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((story, died), return_when=asyncio.FIRST_COMPLETED)
             died.cancel()
             killed = first.died.is_set()
             if not killed:
-                over.result()
-        over.cancel()
+                await story
+                await _nothing_more()
         if killed:
-            async with operator(self._control_plane, self.namespace):
-                await self.over()
+            async with operator(self._control_plane, self.namespace, self.clock):
+                await story
+                await _nothing_more()
         return killed, first.writes
 
-    async def over(self) -> None:
+    async def _story(self) -> None:
         try:
             async with asyncio.timeout(60):
-                while not await self._is_over():
-                    await asyncio.sleep(0.05)
-                await asyncio.sleep(0.3)  # what an operator might still do wrongly, it does within this
+                await self._plot.story(self)
         except TimeoutError:
             raise TimeoutError(f"not over: {await self.end_state()}") from None
 
-    async def _is_over(self) -> bool:
-        job = await self._client.get(WHOLE_JOBS, Key(self.namespace, "life"))
-        pods = await self._client.list_all(PODS, Scope(self.namespace))
-        services = await self._client.list_all(SERVICES, Scope(self.namespace))
-        kept = self._spec["cleanPodPolicy"] == "Never"
-        still = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
-        return (job.status or {}).get("phase") == "Completed" and (not still if kept else not pods and not services)
+    # What happens to it
+
+    def worker_exits(self, worker: str, code: int, *, times: float = NEVER) -> None:
+        """Soon after its container has started; with `times`, so many containers and then no more."""
+        self._nodes.script(f"life-worker-{worker}", exits(code, after=0.3), namespace=self.namespace, times=times)
+
+    async def workers_exit(self) -> None:
+        await self._nodes.exits("life-worker-*", 0, namespace=self.namespace)
+
+    async def begin(self) -> None:
+        job = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
+        metadata = {"name": "life", "namespace": self.namespace}
+        await self._client.create(WHOLE_JOBS, {**job, "metadata": metadata, "spec": self._plot.spec})
+
+    async def change(self, **spec: Any) -> None:
+        await self._client.merge(WHOLE_JOBS, Key(self.namespace, "life"), {"spec": spec})
+
+    def leap_to(self, due_at: datetime) -> None:
+        self.leapt_at = datetime.now(UTC)
+        self.clock.leap_to(due_at)
+
+    # What is true
+
+    async def job(self) -> Whole | None:
+        try:
+            return await self._client.get(WHOLE_JOBS, Key(self.namespace, "life"))
+        except NotFound:
+            return None
+
+    async def until(self, claim: Callable[[Whole], bool]) -> Whole:
+        while True:
+            job = await self.job()
+            if job and job.status and claim(job):
+                return job
+            await asyncio.sleep(0.05)
+
+    async def phase(self, phase: str, attempt: int = 0) -> Whole:
+        return await self.until(lambda job: job.phase == phase and job.status.get("attempt", 0) == attempt)
+
+    async def gone(self) -> None:
+        while await self.job():
+            await asyncio.sleep(0.05)
+
+    async def cleaned(self) -> None:
+        """No pod and no Service is left."""
+        kinds: tuple[Resource[Any], ...] = (PODS, SERVICES)
+        for kind in kinds:
+            while await self._client.list_all(kind, Scope(self.namespace)):
+                await asyncio.sleep(0.05)
+
+    async def until_pods(self, count: int) -> None:
+        while len(await self._client.list_all(PODS, Scope(self.namespace))) != count:
+            await asyncio.sleep(0.05)
+
+    async def closed(self) -> None:
+        """There is no barrier."""
+        while await self._barriers():
+            await asyncio.sleep(0.05)
+
+    async def still(self) -> None:
+        """What is left has ended."""
+        while any(not ended(pod) for pod in await self._client.list_all(PODS, Scope(self.namespace))):
+            await asyncio.sleep(0.05)
+
+    async def _barriers(self) -> list[str]:
+        found = await self._client.list_all(CONFIG_MAPS, Scope(self.namespace))
+        return sorted(each.key.name for each in found if each.key.name != "kube-root-ca.crt")
 
     async def end_state(self) -> Manifest:
         """What is left, without what differs from life to life."""
-        job = await self._client.get(WHOLE_JOBS, Key(self.namespace, "life"))
+        job = await self.job()
         pods = await self._client.list_all(PODS, Scope(self.namespace))
-        barriers = await self._client.list_all(CONFIG_MAPS, Scope(self.namespace))
-        status = {
-            name: value
-            for name, value in (job.status or {}).items()
-            if name not in ("startTime", "completionTime", "selector")
-        }
+        status = {name: value for name, value in ((job and job.status) or {}).items() if name not in DIFFERENT}
         for role in ("ps", "worker"):
             status[role] = {key: value for key, value in status.get(role, {}).items() if key != "refs"}
         status["conditions"] = [(each["type"], each["status"], each["reason"]) for each in status.get("conditions", ())]
         return {
+            "there": job is not None,
             "status": status,
             "pods": sorted((pod.key.name, pod.status.phase, pod.metadata.deletion_timestamp is None) for pod in pods),
-            "config maps": sorted(each.key.name for each in barriers),
+            "config maps": await self._barriers(),
         }
 
     async def told(self) -> Counter[tuple[str, str]]:
@@ -158,28 +207,141 @@ class Life:
         return Counter((each.reason, each.note) for each in events if each.key.name.startswith("life."))
 
 
+DIFFERENT = (
+    "startTime",
+    "completionTime",
+    "selector",
+    "activeSince",
+    "activeSeconds",
+    "attemptTime",
+    "nextAttemptTime",
+)
+
+
+def ended(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+async def _nothing_more() -> None:
+    await asyncio.sleep(0.3)  # what an operator might still do wrongly, it does within this
+
+
+async def is_completed(life: Life) -> None:
+    life.worker_exits("*", 0)
+    await life.begin()
+    await life.phase("Completed")
+    await life.still()
+
+
+async def is_completed_and_cleaned(life: Life) -> None:
+    await is_completed(life)
+    await life.cleaned()
+
+
+async def is_retried(life: Life) -> None:
+    life.worker_exits("*", 0)
+    life.worker_exits("1", 1, times=1)
+    await life.begin()
+    paused = await life.until(lambda job: "nextAttemptTime" in job.status)
+    await life.cleaned()
+    life.leap_to(instant(paused.status["nextAttemptTime"]))
+    job = await life.phase("Completed", attempt=1)
+    assert job.status["restarts"] == 1
+    await life.cleaned()
+
+
+async def is_replaced_alone(life: Life) -> None:
+    life.worker_exits("1", 1, times=1)
+    await life.begin()
+    paused = await life.until(lambda job: "nextAttemptTime" in job.status)
+    await life.until_pods(2)
+    life.leap_to(instant(paused.status["nextAttemptTime"]))
+    life.worker_exits("*", 0)
+    job = await life.phase("Completed")
+    assert job.status["restarts"] == 1
+    await life.cleaned()
+
+
+async def is_suspended_and_resumed(life: Life) -> None:
+    await life.begin()
+    await life.phase("Running")
+    await life.change(suspend=True)
+    await life.phase("Suspended", attempt=1)
+    await life.cleaned()
+    await life.closed()
+    await life.change(suspend=False)
+    await life.phase("Running", attempt=1)
+    await life.workers_exit()
+    await life.phase("Completed", attempt=1)
+    await life.cleaned()
+
+
+async def is_overdue(life: Life) -> None:
+    await life.begin()
+    job = await life.phase("Running")
+    due_at = instant(job.condition("Accepted")["lastTransitionTime"]) + timedelta(hours=1)
+    life.leap_to(due_at)
+    job = await life.phase("Failed")
+    assert due_at <= instant(job.status["completionTime"]) <= due_at + PUNCTUAL
+    await life.cleaned()
+
+
+async def is_deleted_in_time(life: Life) -> None:
+    life.worker_exits("*", 0)
+    await life.begin()
+    job = await life.phase("Completed")
+    await life.still()
+    life.leap_to(instant(job.status["completionTime"]) + timedelta(hours=1))
+    await life.gone()
+    await life.cleaned()
+    await life.closed()
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is wanted, and what happens; and for which deed, after how many of its like, the time must have come."""
+
+    spec: Manifest
+    story: Callable[[Life], Awaitable[None]]
+    timed: tuple[str, str, int] | None = None
+
+
+CLEANED = {"cleanPodPolicy": "Always", "worker": TWO}
+KEPT = {"cleanPodPolicy": "Never", "worker": TWO}
+PLOTS = {
+    "PS, by Service, cleaned": Plot({**CLEANED, "intranet": "Service", "ps": TWO}, is_completed_and_cleaned),
+    "Collective, kept": Plot({**KEPT, "worker": THREE}, is_completed),
+    "retried": Plot({**CLEANED, "backoffLimit": 2}, is_retried, ("create", "pods", 2)),
+    "replaced alone": Plot(
+        {**CLEANED, "ps": ONE, "withGloo": 0, "backoffLimit": 2}, is_replaced_alone, ("create", "pods", 3)
+    ),
+    "suspended and resumed": Plot({**CLEANED, "intranet": "Service", "worker": ONE}, is_suspended_and_resumed),
+    "deadline": Plot({**CLEANED, "activeDeadlineSeconds": 3600}, is_overdue, ("delete", "pods", 0)),
+    "ttl": Plot({**KEPT, "ttlSecondsAfterFinished": 3600}, is_deleted_in_time, ("delete", "paddlejobs", 0)),
+}
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", PLOTS)
 async def test_a_kill_at_any_write_changes_nothing_in_the_end(
-    control_plane: ControlPlane, paddlejob_crd: None, pytestconfig: pytest.Config, name: str
+    control_plane: ControlPlane, garbage_collector: None, pytestconfig: pytest.Config, name: str
 ) -> None:
     at_once = asyncio.Semaphore(AT_ONCE)
     start = await control_plane.audit.mark()
     async with Client(control_plane.connection()) as client, HollowNodes(client, count=3) as nodes:
-        nodes.script("life-worker-*", exits(0, after=0.3))
-        whole = Life(control_plane, client, JOBS[name])
+        whole = Life(control_plane, client, nodes, PLOTS[name])
         _, writes = await whole.live(0, after=False)
         expected, told = await whole.end_state(), await whole.told()
         lives: list[tuple[Life, bool]] = []
 
         async def one(dies_at: int, *, after: bool) -> None:
             async with at_once:
-                life = Life(control_plane, client, JOBS[name])
+                life = Life(control_plane, client, nodes, PLOTS[name])
                 point = f"killed {'after' if after else 'before'} write {dies_at}"
                 try:
                     killed, _ = await life.live(dies_at, after=after)
-                except TimeoutError as stuck:
-                    raise AssertionError(f"{point}: {stuck}") from None
+                except (AssertionError, TimeoutError) as wrong:
+                    raise AssertionError(f"{point}: {wrong}") from None
                 assert await life.end_state() == expected, point
                 twice = {news: count for news, count in (await life.told()).items() if count > 1}
                 assert not twice, f"{point}: {twice}"
@@ -191,9 +353,11 @@ async def test_a_kill_at_any_write_changes_nothing_in_the_end(
             for dies_at in range(1, writes + 1):
                 for after in (False, True):
                     group.create_task(one(dies_at, after=after))
-    made = (await control_plane.audit.between(start, await control_plane.audit.mark())).by(USER)
+    made = (await control_plane.audit.between(start, await control_plane.audit.mark())).by(OPERATOR)
+    often = creations(made, whole)
     for life, _ in lives:
-        assert_nothing_was_made_twice(made, life.namespace)
+        assert not creations(made, life) - often, f"made too often in {life.namespace}"
+        assert_on_time(made, life, PLOTS[name])
     killed = sum(was for _, was in lives)
     say(pytestconfig, f"crash points, {name}: {len(lives)} lives of {writes} writes, {killed} of them cut short")
     assert killed >= len(lives) * 0.8
@@ -203,11 +367,29 @@ PASSING = frozenset({"CreatingPods", "WaitingForAddresses", "StartingContainers"
 """States that an operator which comes back later may never see."""
 
 
-def assert_nothing_was_made_twice(made: Writes, namespace: str) -> None:
-    created = Counter(
+def creations(made: Writes, life: Life) -> Counter[tuple[str, str]]:
+    """How often each object was made."""
+    return Counter(
         (write.resource, write.name)
         for write in made
-        if write.namespace == namespace and write.verb == "create" and write.code == 201 and write.resource != "events"
+        if write.namespace == life.namespace
+        and write.verb == "create"
+        and write.code == 201
+        and write.resource != "events"
     )
-    twice = {what: count for what, count in created.items() if count > 1}
-    assert not twice, f"made twice in {namespace}: {twice}"
+
+
+def assert_on_time(made: Writes, life: Life, plot: Plot) -> None:
+    """As many of the deeds as belong to the time before are done by then, and the next one follows soon, not sooner."""
+    if not plot.timed:
+        return
+    verb, target, before = plot.timed
+    deeds = [write for write in made.to(target) if write.namespace == life.namespace and write.verb == verb]
+    deeds = [write for write in deeds if write.may_have_acted]
+    assert life.leapt_at
+    early = [write for write in deeds if write.received_at < life.leapt_at]
+    granted = Counter(write.name for write in early if write.code < 300)
+    assert len({write.name for write in early}) == before, life.namespace
+    assert set(granted.values()) <= {1}, life.namespace
+    late = [write.received_at for write in deeds if write.received_at >= life.leapt_at]
+    assert late[0] <= life.leapt_at + PUNCTUAL, life.namespace

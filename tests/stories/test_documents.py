@@ -21,6 +21,8 @@ EVERY = CORPUS | EXAMPLES
 
 VOLCANO = {"user-guide-3", "wide_and_deep_volcano"}
 NEEDS_A_CLAIM = "user-guide-5"
+NEEDS_A_VOLUME = "retries"  # and brings its claim along
+DECIDED_BY_THE_FIRST = "success"
 # What the user guide has beside paddlejob-demo-1.
 VOLUME_AND_CLAIM = """
 ---
@@ -60,6 +62,25 @@ spec:
 """
 
 
+VOLUME = """
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: {namespace}-checkpoints
+spec:
+  capacity:
+    storage: 1Gi
+  accessModes:
+    - ReadWriteMany
+  persistentVolumeReclaimPolicy: Retain
+  claimRef:
+    namespace: {namespace}
+    name: resnet-checkpoints
+  hostPath:
+    path: /checkpoints
+"""
+
+
 def name_in(path: Path) -> str:
     return str(next(yaml.safe_load_all(path.read_text()))["metadata"]["name"])
 
@@ -79,11 +100,13 @@ async def volume_and_claim(stage: Stage) -> AsyncIterator[None]:
     await stage.kubectl("delete", "pvc/nfs-pvc", "pv/nfs-pv", "--wait=false")
 
 
-async def live_to_the_end(stage: Stage, name: str, *, keeps: bool) -> tuple[Whole, dict[str, Whole]]:
+async def live_to_the_end(
+    stage: Stage, name: str, *, keeps: bool, done: str = "worker-*"
+) -> tuple[Whole, dict[str, Whole]]:
     """To Completed; the job then, and its pods as they were while it ran."""
     await stage.phase(name, "Running")
     pods = await stage.pods()
-    await stage.exits(f"{name}-worker-*")
+    await stage.exits(f"{name}-{done}")
     job = await stage.phase(name, "Completed")
     if keeps:
         await stage.until_pods(lambda left: all(pod.phase in ("Succeeded", "Failed") for pod in left.values()))
@@ -93,7 +116,17 @@ async def live_to_the_end(stage: Stage, name: str, *, keeps: bool) -> tuple[Whol
     return job, pods
 
 
-@pytest.mark.parametrize("document", sorted(EVERY.keys() - VOLCANO - {NEEDS_A_CLAIM}))
+@pytest.fixture
+async def volume(stage: Stage) -> AsyncIterator[None]:
+    """As a cluster has it whose storage can be mounted by several nodes."""
+    await stage.apply(VOLUME.format(namespace=stage.namespace))
+    yield
+    await stage.kubectl("delete", f"pv/{stage.namespace}-checkpoints", "--wait=false")
+
+
+@pytest.mark.parametrize(
+    "document", sorted(EVERY.keys() - VOLCANO - {NEEDS_A_CLAIM, NEEDS_A_VOLUME, DECIDED_BY_THE_FIRST})
+)
 async def test_it_runs_to_its_end(document: str, stage: Stage, operator: NotingClient, golden_update: bool) -> None:
     path = EVERY[document]
     await stage.apply(path)
@@ -109,6 +142,24 @@ async def test_the_user_guides_job_gets_its_volume(
     job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
     assert all(pod.spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nfs-pvc"} for pod in pods.values())
     golden.compare(NEEDS_A_CLAIM, golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+async def test_the_example_that_is_tried_again_gets_its_volume(
+    stage: Stage, operator: NotingClient, volume: None, golden_update: bool
+) -> None:
+    path = EXAMPLES[NEEDS_A_VOLUME]
+    await stage.apply(path)
+    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    golden.compare(NEEDS_A_VOLUME, golden.told(job, pods.values(), operator.created), update=golden_update)
+
+
+async def test_the_example_whose_first_worker_decides_does_not_wait_for_the_second(
+    stage: Stage, operator: NotingClient, golden_update: bool
+) -> None:
+    path = EXAMPLES[DECIDED_BY_THE_FIRST]
+    await stage.apply(path)
+    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path), done="worker-0")
+    golden.compare(DECIDED_BY_THE_FIRST, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
 @pytest.mark.parametrize("document", sorted(VOLCANO))

@@ -25,8 +25,9 @@ from testbed.request import Reply, send
 from tests.conftest import say
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
 from tests.stories.jobs import a_job
-from tests.stories.stage import OPERATOR, WHOLE_EVENTS, WHOLE_JOBS, Event, Whole
+from tests.stories.stage import WHOLE_EVENTS, WHOLE_JOBS, Event, Whole
 from tests.stories.test_stored_before import ANYTHING, CRDS
+from tests.support.rights import OPERATOR, connection_of_operator
 
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 QUOTA = {"pods": "60", "services": "20"}
@@ -109,7 +110,7 @@ async def crowd(lawless_control_plane: ControlPlane) -> AsyncIterator[Crowd]:
 @asynccontextmanager
 async def operator(control_plane: ControlPlane) -> AsyncIterator[None]:
     """In all namespaces, as it is installed by default."""
-    async with Client(control_plane.connection(OPERATOR)) as client:
+    async with Client(await connection_of_operator(control_plane)) as client:
         recorder = Recorder(client, reporter="paddle-operator")
         jobs = PaddleJobs(client, recorder)
         manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)

@@ -21,7 +21,8 @@ from testbed.followed import followed
 from testbed.hollow import HollowNodes
 from tests.conftest import say
 from tests.stories.jobs import a_job
-from tests.stories.stage import OPERATOR, WHOLE_JOBS
+from tests.stories.stage import WHOLE_JOBS
+from tests.support.rights import OPERATOR, connection_of_operator
 
 JOBS = 1000
 NODES = 4
@@ -101,7 +102,7 @@ async def test_a_thousand_running_jobs_cost_no_write_in_ten_minutes_nor_when_the
 ) -> None:
     async with (
         Client(control_plane.connection()) as client,
-        Client(control_plane.connection(OPERATOR)) as ours,
+        Client(await connection_of_operator(control_plane)) as ours,
         HollowNodes(client, count=NODES, pods=JOBS // NODES + 10) as nodes,
         followed(client, WHOLE_JOBS, Scope(namespace)) as jobs,
     ):

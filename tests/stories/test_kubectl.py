@@ -157,10 +157,11 @@ async def test_a_finished_job_can_be_edited_and_stays_finished(stage: Stage) -> 
     await stage.phase("mnist", "Completed")
     await stage.cleaned()
     await stage.kubectl("scale", "pdj/mnist", "--replicas=4")
+    job = await stage.until("mnist", lambda job: job.status["observedGeneration"] == job.metadata.generation)
     await stage.submit(a_job("other", workers=1))
     await stage.phase("other", "Running")
     assert workers(await stage.pods()) == ["other-worker-0"]
-    assert (await stage.job("mnist")).phase == "Completed"
+    assert (job.phase, job.metadata.generation) == ("Completed", 2)
 
 
 async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(stage: Stage) -> None:

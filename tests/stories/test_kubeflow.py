@@ -1,4 +1,7 @@
-"""Kubeflow's scenarios that fit (peers.md, 2.7), told anew for our fields: KF-C1, C2, C7, C9, C11 and C12."""
+"""Kubeflow's scenarios that fit (peers.md, 2.7), told anew for our fields: KF-C1, C2, C7, C9, C11 and C12.
+
+The others are where their fields are: test_suspend, test_deadlines, test_retries, test_policies and test_volcano.
+"""
 
 import asyncio
 
@@ -52,7 +55,7 @@ async def test_of_a_job_that_goes_on_nothing_is_cleaned(stage: Stage, policy: st
     assert (await stage.job("mnist")).phase == "Running"
 
 
-# KF-C7. We have no policy by exit code: with Never the job fails, with OnFailure kubelet starts the container again.
+# KF-C7 without backoffLimit: with Never the job fails, with OnFailure kubelet starts the container again.
 CODES = {
     1: "the program failed: its log has the reason",
     2: "a bad command line: trying again would not help",

@@ -1,7 +1,14 @@
 """Nodes that go away under a running job: what becomes of it is decided, and said."""
 
-from tests.stories.jobs import a_job
-from tests.stories.stage import Stage
+from datetime import UTC, datetime, timedelta
+
+from paddle_operator.kube.objects import Key
+from paddle_operator.plan.difference import GIVEN_UP_AFTER
+from testbed.clock import LeapingClock
+from testbed.hollow_script import ignores_sigterm
+from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.stage import WHOLE_PODS, Stage, about
+from tests.support.rights import OPERATOR
 
 
 async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(stage: Stage) -> None:
@@ -37,3 +44,63 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: Stage) -
     await stage.waits("mnist", "PodsLeaving")
     await node.comes_back()
     await stage.runs_in_attempt(1)
+
+
+async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_its_grace(empty_stage: Stage) -> None:
+    """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
+    stage, clock = empty_stage, LeapingClock()
+    async with stage.recorded() as writes, stage.operator(clock=clock):
+        await stage.submit(a_job(ps=1, workers=4, backoffLimit=0))
+        await stage.phase("mnist", "Running")
+        node = stage.nodes.node_of("mnist-worker-1", namespace=stage.namespace)
+        held = {pod.key.name: pod.uid for pod in node.pods if pod.key.namespace == stage.namespace}
+        await node.cordon()  # as the taint does that a silent node is given after a while
+        node.dies()
+        await stage.client.evict(Key(stage.namespace, "mnist-worker-1"))
+        await stage.waits("mnist", "PodsLeaving")
+        pods = await stage.until_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))
+        left_at = max(at for name in held if (at := pods[name].metadata.deletion_timestamp))
+        await stage.another_life("before")  # so the operator has seen it, too: it counts from then, by its own clock
+        clock.leap_to(left_at + GIVEN_UP_AFTER - timedelta(seconds=10))
+        await stage.another_life("beside")
+        pods = await stage.pods()
+        assert {name: pods[name].uid for name in held} == held
+        assert (await stage.job("mnist")).phase == "Restarting"
+        leap_at = datetime.now(UTC)
+        clock.leap_to(left_at + GIVEN_UP_AFTER)
+        job = await stage.runs_in_attempt(1)
+    pods = await stage.pods()
+    assert len(pods) == 5
+    assert not set(held.values()) & {pod.uid for pod in pods.values()}
+    assert all(pod.spec["nodeName"] != str(node) for pod in pods.values())
+    assert job.status.get("restarts", 0) == 0
+    deleted = {
+        each.name
+        for each in about(writes, "mnist").by(OPERATOR).to("pods")
+        if each.verb == "delete" and each.received_at > leap_at
+    }
+    assert deleted == set(held)
+    for name in held:
+        events = [each.note for each in await stage.events("mnist") if each.reason == "NodeLost"]
+        assert f"{name} does not leave {node}: it is given up" in events
+
+
+async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(empty_stage: Stage) -> None:
+    """Or two of a rank would run at a time; and pods are waited for no less by one that has just started."""
+    stage = empty_stage
+    stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
+    template = a_template()
+    template["spec"]["terminationGracePeriodSeconds"] = 3
+    async with stage.recorded() as writes:
+        async with stage.operator(clock=LeapingClock(timedelta(minutes=5))):
+            await stage.submit(with_template(a_job(workers=3), template))
+            await stage.phase("mnist", "Running")
+            await stage.delete(WHOLE_PODS, "mnist-worker-1")
+            await stage.waits("mnist", "PodsLeaving")
+        async with stage.operator(clock=LeapingClock(timedelta(minutes=10))):
+            await stage.runs_in_attempt(1)
+    operator, kubelet = (about(writes, "mnist").by(user).to("pods") for user in (OPERATOR, "admin"))
+    last_end = max(each.received_at for each in kubelet if each.verb == "delete")
+    assert [each.code for each in operator if each.verb == "create"] == [201] * 6
+    assert max(each.received_at for each in operator if each.verb == "delete") < last_end - timedelta(seconds=2)
+    assert "NodeLost" not in {each.reason for each in await stage.events("mnist")}

@@ -45,3 +45,25 @@ async def test_a_job_that_the_cluster_refuses_is_told_in_its_words(
     outcome = await Paddlejob(tmp_path / "state")(*arguments)
     assert outcome.code == 2
     assert "spec.withGloo is 7, but must be 0 (off), 1 (workers) or 2 (workers and servers)" in outcome.errors
+
+
+async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
+    control_plane: ControlPlane, stage: Stage, tmp_path: Path
+) -> None:
+    async def paddlejob(*arguments: str) -> Outcome:
+        where = ("--kubeconfig", str(control_plane.kubeconfig), "-n", stage.namespace)
+        return await Paddlejob(tmp_path / "state")(*arguments, *where)
+
+    await stage.submit(a_job(ps=1, workers=2, backoffLimit=3, activeDeadlineSeconds=600))
+    await stage.phase("mnist", "Running")
+    rests = await paddlejob("suspend", "mnist")
+    assert rests.code == 0, rests
+    assert rests.output.splitlines()[-1].startswith("mnist is suspended, and no pod of it is left")
+    assert await stage.pods() == {}
+    page = (await paddlejob("describe", "mnist")).output
+    assert "Tries:       0 of 3 used" in page
+    assert "of 600 s are left; while the job is suspended, no time passes" in page
+    runs = await paddlejob("resume", "mnist")
+    assert runs.code == 0, runs
+    assert "mnist  Running: all pods run" in runs.output
+    assert len(await stage.pods()) == 3

@@ -1,0 +1,120 @@
+"""A stage whose gangs a real Volcano decides about: two nodes of 4 CPUs, and a worker asks for 2."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from paddle_operator.kube.client import Scope
+from paddle_operator.kube.objects import Object, Resource
+from testbed.control_plane import ControlPlane
+from testbed.followed import Followed, followed
+from testbed.hollow import HollowNodes
+from testbed.volcano import Volcano, is_served, until
+from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.stage import NotingClient, Stage, Whole
+
+WHOLE_GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", Whole)
+QUEUES = Resource("apis/scheduling.volcano.sh/v1beta1", "queues", Object, namespaced=False)
+PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
+
+
+def a_gang(name: str = "mnist", *, ps: int = 0, workers: int = 2, cpu: str = "2", **spec: Any) -> Job:
+    """A job whose pods ask for that much each; further fields of its spec are given as they are spelled there."""
+    template = a_template(resources={"requests": {"cpu": cpu}})
+    job = with_template(a_job(name, ps=ps, workers=workers), template)
+    return job | {"spec": job["spec"] | spec}
+
+
+def a_group(name: str = "mnist", **spec: Any) -> Job:
+    """A PodGroup as a user writes it."""
+    kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+    return {**kind, "metadata": {"name": name, "labels": {"made-by": "a-user"}}, "spec": spec}
+
+
+class GangStage(Stage):
+    """A stage that follows PodGroups, too."""
+
+    def __init__(self, volcano: Volcano, *stage: Any) -> None:
+        super().__init__(*stage)
+        self.volcano = volcano
+        self.starts: list[set[str]] = []  # after each change of a pod: the jobs that have pods on nodes
+        self._groups: Followed[Whole]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["GangStage"]:
+        async with super().open(), followed(self.client, WHOLE_GROUPS, Scope(self.namespace)) as self._groups:
+            self._pods.store.listen(lambda *_: self.starts.append(self.jobs_on_nodes()))
+            yield self
+
+    @asynccontextmanager
+    async def gang_operator(self) -> AsyncIterator[NotingClient]:
+        async with self.operator(scheduling="volcano") as client:
+            yield client
+
+    @asynccontextmanager
+    async def more_nodes(self, count: int) -> AsyncIterator[HollowNodes]:
+        async with HollowNodes(self.client, count=count, cpu="4") as nodes:
+            yield nodes
+
+    @asynccontextmanager
+    async def queue(self, name: str, **capability: str) -> AsyncIterator[None]:
+        """A queue that holds at most so much, for the length of a block."""
+        kind = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": name}}
+        await self.client.create(QUEUES, {**kind, "spec": {"weight": 1, "capability": capability}})
+        yield
+        await self.kubectl("delete", "queues.scheduling.volcano.sh", name)
+
+    async def make_priority(self, name: str, value: int) -> None:
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await self.client.create(PRIORITIES, {**kind, "value": value})
+
+    # What is true
+
+    def jobs_on_nodes(self) -> set[str]:
+        return {job_of(pod) for pod in self._pods.store if pod.spec.get("nodeName") and not leaves(pod)}
+
+    @property
+    def groups(self) -> dict[str, Whole]:
+        return {each.key.name: each for each in self._groups.store}
+
+    # Waiting
+
+    async def group(self, name: str = "mnist", claim: Callable[[Whole], bool] = lambda _: True) -> Whole:
+        return await self._groups.until(name, claim)
+
+    async def group_gone(self, name: str = "mnist") -> None:
+        await self._groups.until_gone(name)
+
+    async def waits_for_volcano(self, name: str = "mnist") -> Whole:
+        """The job as soon as it says that Volcano holds it back."""
+        return await self.until(name, lambda job: "Volcano has not let" in running_message(job))
+
+    async def runs_with(self, pods: int, name: str = "mnist") -> Whole:
+        """The job as soon as it runs with exactly so many pods."""
+        ready = f"{pods}/{pods}"
+        return await self.until(name, lambda job: job.phase == "Running" and job.status["ready"] == ready)
+
+
+def job_of(pod: Whole) -> str:
+    return pod.key.name.rsplit("-", 2)[0]
+
+
+def leaves(pod: Whole) -> bool:
+    return pod.metadata.deletion_timestamp is not None or pod.phase in ("Succeeded", "Failed")
+
+
+def running_message(job: Whole) -> str:
+    found = [each for each in (job.status or {}).get("conditions", ()) if each["type"] == "Running"]
+    return str(found[0]["message"]) if found else ""
+
+
+async def serve_paddlejobs(control_plane: ControlPlane) -> None:
+    """On a control plane of one's own; its garbage collector knows them, and Volcano's kinds if they are there."""
+    definition = Path(__file__).parents[2] / "deploy/v1/crd.yaml"
+    await control_plane.kubectl("apply", f"--filename={definition}")
+    path = "/apis/batch.paddlepaddle.org/v1/paddlejobs"
+    await asyncio.to_thread(until, lambda: is_served(control_plane, path), f"{path} is not served")
+    await control_plane.controller_manager.kill()
+    await control_plane.controller_manager.start()

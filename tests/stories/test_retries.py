@@ -1,0 +1,323 @@
+"""Which failures are tried again, when and how often (KF-C4, C5, C7 and C8); what is nobody's fault is not counted."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from paddle_operator.kube.client import Scope
+from paddle_operator.kube.objects import Key, Object, Resource
+from testbed.clock import LeapingClock
+from testbed.hollow_script import exits, ignores_sigterm
+from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.stage import WHOLE_EVENTS, WHOLE_PODS, Stage, Whole, about, instant, of_job
+from tests.support.rights import OPERATOR
+
+PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
+PAUSE = timedelta(seconds=10)
+
+
+def rule(action: str, *values: int) -> dict[str, Any]:
+    return {"action": action, "onExitCodes": {"operator": "In", "values": list(values)}}
+
+
+KUBEFLOW = {"rules": [rule("FailJob", *range(1, 128))]}  # its ExitCode policy: what is not a signal's is for good
+FORGIVING = {"rules": [rule("Ignore", 130, 2), rule("FailJob", 3)]}
+
+# The policy, if there is one, and the code that a worker exits with.
+GIVEN_UP: list[tuple[dict[str, Any] | None, int, str]] = [
+    (None, 2, "exited 2: a bad command line: trying again would not help"),
+    (KUBEFLOW, 1, "exited 1: the program failed: its log has the reason; spec.podFailurePolicy ends the job"),
+    (KUBEFLOW, 2, "exited 2: a bad command line: trying again would not help; spec.podFailurePolicy ends the job"),
+    (KUBEFLOW, 127, "exited 127: the command was not found; spec.podFailurePolicy ends the job"),
+    (FORGIVING, 3, "exited 3: the program chose this code: its log has the reason; spec.podFailurePolicy ends the job"),
+]
+# The same, and how much it costs.
+TRIED_AGAIN: list[tuple[dict[str, Any] | None, int, int]] = [
+    (None, 1, 1),
+    (None, 42, 1),
+    (None, 137, 1),
+    (KUBEFLOW, 128, 1),
+    (KUBEFLOW, 130, 1),
+    (KUBEFLOW, 137, 1),
+    (KUBEFLOW, 139, 1),
+    (KUBEFLOW, 143, 1),
+    (KUBEFLOW, 255, 1),
+    (FORGIVING, 130, 0),
+    (FORGIVING, 2, 0),
+    (FORGIVING, 1, 1),
+]
+
+
+# KF-C7
+async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: Stage) -> None:
+    stage, clock = empty_stage, LeapingClock()
+
+    async def fails(name: str, policy: dict[str, Any] | None, code: int) -> Whole:
+        more: dict[str, Any] = {"podFailurePolicy": policy} if policy else {}
+        await stage.submit(a_job(name, workers=1, backoffLimit=3, **more))
+        await stage.phase(name, "Running")
+        await stage.exits(f"{name}-worker-0", code=code)
+        return await stage.until(name, lambda job: job.phase == "Failed" or job.status.get("attempt") == 1)
+
+    async def ends(name: str, policy: dict[str, Any] | None, code: int, message: str) -> None:
+        job = await fails(name, policy, code)
+        reason = "PodFailurePolicy" if policy else "PodFailed"
+        failed = job.condition("Failed")
+        assert (failed["status"], failed["reason"]) == ("True", reason)
+        assert failed["message"] == f"{name}-worker-0 {message}"
+        assert (job.status.get("restarts", 0), job.status.get("attempt", 0)) == (0, 0)
+
+    async def comes_again(name: str, policy: dict[str, Any] | None, code: int, charge: int) -> None:
+        job = await fails(name, policy, code)
+        assert job.status.get("restarts", 0) == charge, (name, job.status)
+        assert ("nextAttemptTime" in job.status) is bool(charge)
+
+    async with stage.operator(clock=clock):
+        names = [f"again-{number}" for number in range(len(TRIED_AGAIN))]
+        async with asyncio.TaskGroup() as group:
+            for number, (policy, code, message) in enumerate(GIVEN_UP):
+                group.create_task(ends(f"over-{number}", policy, code, message))
+            for name, (policy, code, charge) in zip(names, TRIED_AGAIN, strict=True):
+                group.create_task(comes_again(name, policy, code, charge))
+        clock.leap(PAUSE)
+        await asyncio.gather(*(stage.runs_in_attempt(1, name) for name in names))
+
+
+async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last_one_the_job_fails(
+    empty_stage: Stage,
+) -> None:
+    stage, clock = empty_stage, LeapingClock()
+    leaps: list[datetime] = []
+    async with stage.recorded() as writes, stage.operator(clock=clock):
+        await stage.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
+        for number, pause in enumerate((10, 20)):
+            await stage.runs_in_attempt(number)
+            failed_at = clock.now()
+            await stage.exits("mnist-worker-1", code=1)
+            job = await stage.phase("mnist", "Restarting")
+            again_at = instant(job.status["nextAttemptTime"])
+            assert timedelta(seconds=pause - 1) < again_at - failed_at < timedelta(seconds=pause + 1)
+            assert job.condition("Running")["message"].endswith(
+                f"all pods are replaced at {again_at:%H:%M:%S} UTC, so that all ranks agree"
+            )
+            assert (job.status["restarts"], job.status["attempt"]) == (number + 1, number + 1)
+            await stage.until_pods(lambda pods: not pods)
+            clock.leap_to(again_at - timedelta(seconds=5))
+            await stage.another_life(f"beside-{number}")
+            leaps.append(datetime.now(UTC))
+            clock.leap_to(again_at)
+        await stage.runs_in_attempt(2)
+        await stage.exits("mnist-worker-1", code=1)
+        job = await stage.phase("mnist", "Failed")
+        await stage.until_pods(lambda pods: not pods)
+    failed = job.condition("Failed")
+    assert (failed["reason"], job.status["restarts"]) == ("BackoffLimitExceeded", 2)
+    assert failed["message"] == (
+        "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.backoffLimit is 2"
+    )
+    made = [each.received_at for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
+    for number, leap in enumerate(leaps):
+        assert made[2 * number + 1] < leap < made[2 * number + 2]  # two pods at a time, and none in a pause
+
+
+async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(empty_stage: Stage) -> None:
+    """Of any other pod the whole job starts again; each of the two costs one try."""
+    stage, clock = empty_stage, LeapingClock()
+    async with stage.operator(clock=clock):
+        await stage.submit(a_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
+        await stage.phase("mnist", "Running")
+        before = await stage.pods()
+        await stage.exits("mnist-worker-1", code=1)
+        await stage.until("mnist", lambda job: job.status.get("restarts", 0) == 1)
+        await stage.until_pods(lambda pods: len(pods) == 3)
+        clock.leap(PAUSE)
+        await stage.until_pods(lambda pods: len(pods) == 4)
+        job = await stage.runs_in_attempt(0)
+        after = await stage.pods()
+        assert {name for name in before if before[name].uid != after[name].uid} == {"mnist-worker-1"}
+        assert not job.status.get("replacing")
+        await stage.exits("mnist-ps-0", code=1)
+        await stage.until("mnist", lambda job: job.status.get("attempt") == 1)
+        clock.leap(2 * PAUSE)
+        job = await stage.runs_in_attempt(1)
+    assert job.status["restarts"] == 2
+    assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await stage.pods()).values()}
+
+
+async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(empty_stage: Stage) -> None:
+    """Of elastic workers, and of workers of servers without gloo; evicted by its kubelet, drained or deleted."""
+    stage = empty_stage
+
+    async def lives(name: str, job: Job) -> None:
+        await stage.submit(job)
+        await stage.phase(name, "Running")
+        for number, pod in enumerate((f"{name}-worker-1", f"{name}-worker-2", f"{name}-worker-1")):
+            before = of_job(await stage.pods(), name)
+            match number:
+                case 0:
+                    await stage.nodes.evicts(pod, namespace=stage.namespace)
+                case 1:
+                    await stage.client.evict(Key(stage.namespace, pod))
+                case 2:
+                    await stage.delete(WHOLE_PODS, pod)
+            await stage.until_pods(lambda pods: pod in pods and pods[pod].uid != before[pod].uid)  # noqa: B023
+            job_now = await stage.runs_in_attempt(0, name)
+            after = of_job(await stage.pods(), name)
+            assert {key for key in before if before[key].uid != after[key].uid} == {pod}
+            assert job_now.status.get("restarts", 0) == 0
+
+    async with stage.operator(etcd="etcd.example:2379"):
+        await asyncio.gather(
+            lives("elastic", a_job("elastic", workers=3, elastic=1)),
+            lives("served", a_job("served", ps=1, workers=3, withGloo=0, backoffLimit=0)),
+        )
+
+
+def by_kubelet(name: str, workers: int, limit: int, policy: str = "OnFailure") -> Job:
+    template = a_template()
+    template["spec"]["restartPolicy"] = policy
+    return with_template(a_job(name, workers=workers, backoffLimit=limit, cleanPodPolicy="Always"), template)
+
+
+def restarts(pods: dict[str, Whole]) -> int:
+    found = [status for pod in pods.values() for status in pod.status.get("containerStatuses", ())]
+    return sum(each["restartCount"] for each in found if each["ready"])
+
+
+# KF-C4
+@pytest.mark.parametrize("kubelet_speed", [100.0])
+async def test_what_kubelet_starts_again_counts_as_well(stage: Stage) -> None:
+    async def four_of_four() -> None:
+        await stage.submit(by_kubelet("four", 4, 4))
+        await stage.phase("four", "Running")
+        await stage.exits("four-worker-[012]", code=1)
+        await stage.until_pods(lambda pods: restarts(of_job(pods, "four")) == 3)
+        await stage.phase("four", "Running")
+        await stage.exits("four-worker-3", code=1)
+        await is_worn_out("four", 4, 4)
+
+    async def three_of_one() -> None:
+        stage.nodes.script("three-worker-1", exits(1), namespace=stage.namespace, times=3)
+        await stage.submit(by_kubelet("three", 2, 3))
+        await is_worn_out("three", 3, 3)
+
+    async def first_of_none() -> None:
+        await stage.submit(by_kubelet("first", 1, 0))
+        await stage.phase("first", "Running")
+        await stage.exits("first-worker-0", code=1)
+        await is_worn_out("first", 1, 0)
+
+    async def none_of_none() -> None:
+        await stage.submit(by_kubelet("none", 2, 0))
+        await stage.phase("none", "Running")
+        await stage.exits("none-worker-*")
+        await stage.phase("none", "Completed")
+
+    async def kept_when_pods_are_replaced() -> None:
+        stage.nodes.script("summed-worker-0", exits(1), namespace=stage.namespace, times=2)
+        await stage.submit(by_kubelet("summed", 2, 5))
+        await stage.until_pods(lambda pods: restarts(of_job(pods, "summed")) == 2)
+        await stage.phase("summed", "Running")
+        await stage.delete(WHOLE_PODS, "summed-worker-1")
+        assert (await stage.runs_in_attempt(1, "summed")).status["restarts"] == 2
+
+    async def is_worn_out(name: str, times: int, limit: int) -> None:
+        failed = (await stage.phase(name, "Failed")).condition("Failed")
+        assert failed["reason"] == "BackoffLimitExceeded"
+        assert failed["message"] == f"containers were started again {times} times; spec.backoffLimit is {limit}"
+        await stage.until_pods(lambda pods: not of_job(pods, name))
+
+    await asyncio.gather(four_of_four(), three_of_one(), first_of_none(), none_of_none(), kept_when_pods_are_replaced())
+
+
+# KF-C5
+async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(stage: Stage) -> None:
+    async def lives(policy: str | None, left: int) -> None:
+        name = (policy or "unset").lower()
+        more: dict[str, Any] = {"cleanPodPolicy": policy} if policy else {}
+        await stage.submit(a_job(name, ps=1, workers=2, backoffLimit=0, **more))
+        await stage.phase(name, "Running")
+        await stage.exits(f"{name}-worker-1", code=1)
+        job = await stage.phase(name, "Failed")
+        assert job.condition("Failed")["reason"] == "BackoffLimitExceeded"
+        await stage.until_pods(lambda pods: is_left(of_job(pods, name), left))
+
+    def is_left(pods: dict[str, Whole], count: int) -> bool:
+        return len(pods) == count and all(pod.phase in ("Succeeded", "Failed") for pod in pods.values())
+
+    cleans = {"Always", "OnFailure"}
+    policies = (None, "Always", "Never", "OnFailure", "OnCompletion")
+    await asyncio.gather(*(lives(policy, 0 if policy in cleans else 3) for policy in policies))
+
+
+# KF-C8. Kubeflow's ExitCode is our podFailurePolicy, which wants Never.
+async def test_the_restart_policy_of_the_template_is_the_pods(stage: Stage) -> None:
+    for policy in ("Never", "OnFailure", "Always"):
+        await stage.submit(by_kubelet(policy.lower(), 1, 3, policy))
+    await stage.submit(a_job("unset", workers=1))
+    pods = await stage.until_pods(lambda pods: len(pods) == 4)
+    assert {name: pod.spec["restartPolicy"] for name, pod in pods.items()} == {
+        "never-worker-0": "Never",
+        "onfailure-worker-0": "OnFailure",
+        "always-worker-0": "Always",
+        "unset-worker-0": "Never",
+    }
+
+
+async def test_an_evicted_or_deleted_pod_costs_no_try(stage: Stage) -> None:
+    """Not one is allowed; what costs one would end the job."""
+
+    async def lives(name: str) -> None:
+        await stage.submit(a_job(name, ps=1, workers=2, backoffLimit=0))
+        await stage.phase(name, "Running")
+        pod = f"{name}-worker-1"
+        match name:
+            case "drained":  # through the Eviction API
+                await stage.client.evict(Key(stage.namespace, pod))
+            case "pressed":  # by a kubelet that is short of memory
+                await stage.nodes.evicts(pod, namespace=stage.namespace)
+            case "deleted":
+                await stage.delete(WHOLE_PODS, pod)
+        job = await stage.runs_in_attempt(1, name)
+        assert job.status.get("restarts", 0) == 0
+        assert "nextAttemptTime" not in job.status
+        assert pod in (await stage.told_once(name, "Restarting")).note
+
+    await asyncio.gather(*(lives(name) for name in ("drained", "pressed", "deleted")))
+
+
+async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(stage: Stage) -> None:
+    """Four nodes of 32 CPUs are full with four workers of 20; somebody more urgent takes the place of one."""
+    urgent = f"{stage.namespace}-urgent"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}
+    await stage.client.create(PRIORITIES, {**kind, "value": 1000})
+    template = a_template(resources={"requests": {"cpu": "20"}})
+    await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+    await stage.phase("mnist", "Running")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}}
+    await stage.create(WHOLE_PODS, {**pod, "spec": {**template["spec"], "priorityClassName": urgent}})
+    await stage.until_pods(lambda pods: "urgent" in pods and pods["urgent"].phase == "Running")
+    await stage.waits("mnist", "Unschedulable")
+    told = await stage.client.list_all(WHOLE_EVENTS, Scope(stage.namespace))
+    assert "Preempted" in {each.reason for each in told}  # in the scheduler's own words
+    await stage.delete(WHOLE_PODS, "urgent")
+    job = await stage.until("mnist", lambda job: job.phase == "Running" and job.status.get("attempt", 0) >= 1)
+    assert job.status.get("restarts", 0) == 0
+    await stage.client.delete(PRIORITIES, Key("", urgent))
+
+
+async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_asked_for_meanwhile(stage: Stage) -> None:
+    """Deleted in one request, whose answer shows them as they were before it."""
+    stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
+    template = a_template()
+    template["spec"]["terminationGracePeriodSeconds"] = 3
+    async with stage.recorded() as writes:
+        await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+        await stage.phase("mnist", "Running")
+        await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
+        await stage.waits("mnist", "PodsLeaving")
+        await stage.runs_in_attempt(1)
+    made = [each for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
+    assert [each.code for each in made] == [201] * 8
