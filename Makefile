@@ -5,14 +5,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Made anew when what it is made of changes, whatever the files' dates say: a checkout gives all files the same one.
 ENVIRONMENT := .venv/made-of-$(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
-CHECKED := src testbed tests tools $(wildcard bench)
+CHECKED := src testbed tests tools e2e $(wildcard bench)
 
 # $(call step,what,command): say what, do it, say how long it took. On standard error: `make cluster` is for eval.
 step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s s\n' $$(( $$(date +%s) - began )) >&2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo environment programs test lint cluster cluster-down generate bench lock clean
+.PHONY: help demo environment programs test lint cluster cluster-down generate manifests e2e bench lock clean
 
 help: ## tell what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
@@ -59,14 +59,22 @@ cluster-down: environment ## end it
 generate: environment ## write CRDs and the API reference anew from the types
 	@$(BIN)/python -m tools.generate
 
+e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/e2e.md
+	$(BIN)/pytest -p no:randomly e2e
+
+manifests: programs ## write deploy/ anew from config/
+	@$(BIN)/python -m tools.manifests
+
 bench: environment programs ## measure, and print the numbers
 	@$(BIN)/python -m bench
 
-lock: ## write requirements.lock anew from pyproject.toml
+lock: ## write requirements.lock and that of the operator's image anew from pyproject.toml
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
 		&& "$$folder/bin/pip" install --quiet --disable-pip-version-check uv \
 		&& "$$folder/bin/uv" pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-			--no-emit-index-url --no-header --quiet -o requirements.lock
+			--no-emit-index-url --no-header --quiet -o requirements.lock \
+		&& "$$folder/bin/uv" pip compile images/controller/requirements.in --python-platform linux --python-version 3.13 --generate-hashes \
+			--no-emit-index-url --no-header --quiet -o images/controller/requirements.lock
 
 clean: ## remove what the other commands have made here; the programs of the tests are kept
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

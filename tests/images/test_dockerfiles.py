@@ -11,7 +11,10 @@ from paddle_operator.local.images.run_lines import pip_commands
 from tests.images.programs import IMAGES
 
 ROOT = IMAGES.parent
-DOCKERFILES = {path.parent.name: path for path in sorted(IMAGES.glob("*/Dockerfile"))}
+OF_THE_OPERATOR = "controller"  # no image of a job
+DOCKERFILES = {
+    path.parent.name: path for path in sorted(IMAGES.glob("*/Dockerfile")) if path.parent.name != OF_THE_OPERATOR
+}
 WITH_A_PROGRAM = {"demo-resnet": "resnet", "demo-wide-and-deep": "wide_and_deep"}
 PINNED = re.compile(r"[a-z0-9]+==\d[\d.]*")
 

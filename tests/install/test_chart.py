@@ -1,0 +1,173 @@
+"""The chart gives what the manifests give, and lives through install, upgrade, rollback and uninstall."""
+
+import asyncio
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.control_plane import ControlPlane
+from testbed.request import RequestError
+from tests.install.installed import CLUSTER_WIDE, CRD, MANAGER, OPERATOR, ROOT, Manifest, Place, arguments_of, objects
+
+CHART = ROOT / "charts/paddle-operator"
+
+
+class HelmError(RuntimeError):
+    """What Helm said against it."""
+
+
+def helm_says(helm: Path, *arguments: str, kubeconfig: Path | None = None) -> str:
+    """Raises HelmError."""
+    where = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    done = subprocess.run([helm, *arguments, *where], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HelmError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def rendered(helm: Path, *values: str) -> dict[Place, Manifest]:
+    settings = [part for value in values for part in ("--set", value)]
+    return objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", *settings))
+
+
+def without_notes(found: dict[Place, Manifest]) -> dict[Place, Manifest]:
+    """The chart's namespace says that it is to be kept, and that is all that may differ."""
+    for (kind, _, _), each in found.items():
+        if kind == "Namespace":
+            each["metadata"].pop("annotations", None)
+    return found
+
+
+def test_the_chart_is_without_fault_to_helm(helm: Path) -> None:
+    assert "0 chart(s) failed" in helm_says(helm, "lint", "--strict", str(CHART))
+
+
+def test_left_as_it_is_the_chart_gives_what_the_readme_applies(helm: Path) -> None:
+    assert without_notes(rendered(helm)) == objects(OPERATOR.read_text())
+
+
+def test_for_every_namespace_it_gives_what_the_cluster_wide_manifest_does(helm: Path) -> None:
+    assert without_notes(rendered(helm, "jobnamespace=", "userRoles=true")) == objects(CLUSTER_WIDE.read_text())
+
+
+def test_for_several_namespaces_it_has_a_role_in_each_and_nothing_cluster_wide(helm: Path) -> None:
+    found = rendered(helm, r"jobnamespace=team-a\, team-b")
+    roles = {place for place in found if "Role" in place[0] and "manager" in place[2]}
+    kinds = ("Role", "paddle-manager-role"), ("RoleBinding", "paddle-manager-rolebinding")
+    assert roles == {(kind, team, name) for team in ("team-a", "team-b") for kind, name in kinds}
+    assert not any(kind.startswith("Cluster") for kind, _, _ in found)
+    assert "--namespace=team-a,team-b" in arguments_of(found[MANAGER])
+
+
+SETTINGS: dict[str, tuple[str, Any]] = {
+    "scheduling=volcano": ("args", "--scheduling=volcano"),
+    "etcdServer=etcd:2379": ("args", "--etcd-server=etcd:2379"),
+    r"portRange=40000\,50000": ("args", "--port-range=40000,50000"),
+    "log.level=debug": ("args", "--log-level=debug"),
+    "log.format=json": ("args", "--log-format=json"),
+    "metrics.bindAddress=0": ("args", "--metrics-bind-address=0"),
+    "metrics.tlsSecret=tls": ("volumes", "tls"),
+    "metrics.tokenSecret=token": ("args", "--metrics-token-file=/metrics-token/token"),
+    "extraArgs={--context=x}": ("args", "--context=x"),
+    "image=other/controller:v9": ("image", "other/controller:v9"),
+    "imagePullPolicy=Always": ("imagePullPolicy", "Always"),
+    "resources.limits.memory=1Gi": ("resources", "1Gi"),
+    "replicas=2": ("replicas", 2),
+    "priorityClassName=high": ("priorityClassName", "high"),
+    "nodeSelector.disk=ssd": ("nodeSelector", "ssd"),
+    "tolerations[0].operator=Exists": ("tolerations", "Exists"),
+    "imagePullSecrets[0].name=pull": ("imagePullSecrets", "pull"),
+    "serviceAccount.name=other": ("serviceAccountName", "other"),
+    "podLabels.team=vision": ("labels", "vision"),
+    "podAnnotations.team=vision": ("annotations", "vision"),
+    "extraEnv[0].name=HTTPS_PROXY": ("env", "HTTPS_PROXY"),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_value_is_where_it_belongs(helm: Path, setting: str) -> None:
+    field, value = SETTINGS[setting]
+    found = [each for each in fields(rendered(helm, setting)[MANAGER], field) if str(value) in str(each)]
+    assert found, f"no {field} with {value}"
+
+
+def fields(part: Any, name: str) -> list[Any]:
+    if isinstance(part, list):
+        return [found for each in part for found in fields(each, name)]
+    if not isinstance(part, dict):
+        return []
+    return [value for key, value in part.items() if key == name] + [
+        found for value in part.values() for found in fields(value, name)
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "replicas=-1",
+        "scheduling=kueue",
+        "imagePullPolicy=Sometimes",
+        "nosuch=1",
+        "log.level=loud",
+        "metrics.bindAddress=9090",
+    ],
+)
+def test_a_wrong_value_is_refused_before_anything_is_installed(helm: Path, wrong: str) -> None:
+    with pytest.raises(HelmError, match=wrong.partition("=")[0].split(".")[-1]):
+        rendered(helm, wrong)
+
+
+def test_a_service_monitor_of_metrics_that_are_not_served_is_refused(helm: Path) -> None:
+    with pytest.raises(HelmError, match="serves no metrics"):
+        rendered(helm, "metrics.serviceMonitor.enabled=true", "metrics.bindAddress=0")
+
+
+def test_a_namespace_whose_name_looks_like_a_number_is_a_name(helm: Path) -> None:
+    written = "--set-string=jobnamespace=123,controllernamespace=456"
+    found = objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", written))
+    assert ("Role", "123", "paddle-manager-role") in found
+    assert ("Deployment", "456", MANAGER[2]) in found
+
+
+def test_a_service_monitor_brings_its_service(helm: Path) -> None:
+    found = rendered(helm, "metrics.serviceMonitor.enabled=true")
+    assert {
+        ("Service", "paddle-system", f"{MANAGER[2]}-metrics"),
+        ("ServiceMonitor", "paddle-system", MANAGER[2]),
+    } <= set(found)
+
+
+@pytest.mark.timeout(240)
+async def test_installed_upgraded_rolled_back_and_uninstalled_the_jobs_stay(plane: ControlPlane, helm: Path) -> None:
+    kubeconfig = plane.kubeconfig_for("tester-1")
+
+    async def run(*arguments: str) -> str:
+        return await asyncio.to_thread(helm_says, helm, *arguments, kubeconfig=kubeconfig)
+
+    async def replicas() -> str:
+        what = ("get", "deployment", MANAGER[2], "-o", "jsonpath={.spec.replicas}")
+        return await plane.kubectl("-n", "paddle-system", *what)
+
+    await run("install", "paddle-operator", str(CHART))
+    assert "paddlejobs.batch.paddlepaddle.org" in await plane.kubectl("get", "crd")
+    assert await replicas() == "1"
+    job = yaml.safe_load((ROOT / "deploy/examples/wide_and_deep.yaml").read_text())
+    await plane.kubectl("-n", "paddle-system", "apply", "-f", "-", stdin=yaml.safe_dump(job))
+    told = await run("upgrade", "paddle-operator", str(CHART), "--set", "replicas=2")
+    assert await replicas() == "2"
+    notes = re.findall(r"^  kubectl (apply .*) -f deploy/v1/crd.yaml$", told, re.MULTILINE)
+    (kind,) = objects(CRD.read_text()).values()
+    kind["spec"]["versions"][0]["additionalPrinterColumns"][0]["description"] = "of another version"
+    await plane.kubectl(*shlex.split(notes[0]), "-f", "-", stdin=yaml.safe_dump(kind))
+    assert "of another version" in await plane.kubectl("get", "crd", "paddlejobs.batch.paddlepaddle.org", "-o", "yaml")
+    await run("rollback", "paddle-operator", "1")
+    assert await replicas() == "1"
+    await run("uninstall", "paddle-operator")
+    with pytest.raises(RequestError, match="not found"):
+        await replicas()
+    assert "wide-ande-deep" in await plane.kubectl("-n", "paddle-system", "get", "pdj")

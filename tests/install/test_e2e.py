@@ -1,0 +1,43 @@
+"""Does `make e2e` run? On real nodes it is run by hand; here hollow ones play what its programs would do."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from paddle_operator.kube.client import Client
+from testbed.control_plane import ControlPlane
+from testbed.hollow import HollowNodes
+from testbed.hollow_script import exits
+from tests.install.installed import CRD, ROOT, look_for_kinds
+
+ENDS_WELL = ("ps-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
+FAILS = ("clean-*-worker-1", "retried-worker-0")
+
+
+@pytest.mark.timeout(300)
+async def test_the_suite_for_real_clusters_passes_where_nodes_play_its_programs(plane: ControlPlane) -> None:
+    await plane.kubectl("apply", "--server-side", "-f", str(CRD))
+    await look_for_kinds(plane)
+    async with Client(plane.connection()) as client, HollowNodes(client, count=4) as nodes:
+        for pods in ENDS_WELL:
+            nodes.script(pods, exits(0, after=0.5))
+        for pods in FAILS:
+            nodes.script(pods, exits(7, after=0.2))
+        variables = {
+            "KUBECONFIG": str(plane.kubeconfig_for("tester-1")),
+            "KUBECTL": str(plane.binaries.kubectl),
+            "E2E_OPERATOR": "process",
+            "E2E_PATIENCE_SECONDS": "60",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "e2e"),
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+    assert "14 passed, 1 skipped" in output.decode()

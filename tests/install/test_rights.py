@@ -1,0 +1,189 @@
+"""The operator with its own ServiceAccount and no right more: enough for all that it does, and nothing beyond that."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.kube import config
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.connection import Connection
+from paddle_operator.kube.events import Recorder
+from paddle_operator.kube.lease import Elector
+from paddle_operator.kube.manager import Manager
+from paddle_operator.kube.objects import Key
+from paddle_operator.manager import LEASE
+from paddle_operator.plan.names import GO_FINALIZER
+from testbed.control_plane import ControlPlane
+from testbed.followed import Followed, followed
+from testbed.hollow import HollowNodes
+from testbed.volcano_assets import VolcanoPrograms
+from tests.install.installed import CRD, NAMESPACE, OPERATOR, kubeconfig_of_account, look_for_kinds, objects
+from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, Whole
+
+Right = tuple[str, str, str]  # group, resource, verb
+
+SELDOM: dict[Right, str] = {
+    (
+        "batch.paddlepaddle.org",
+        "paddlejobs/finalizers",
+        "update",
+    ): "no request, but asked where OwnerReferencesPermissionEnforcement is on",
+    ("scheduling.volcano.sh", "podgroups", "get"): "only where somebody makes one of the same name at the same moment",
+    ("events.k8s.io", "events", "patch"): "only where the same thing is told again",
+}
+
+
+class NotingClient(Client):
+    """Remembers what it asked for, as RBAC calls it, and what it was refused."""
+
+    def __init__(self, connection: Connection, asked: set[Right], refused: list[str], **others: Any) -> None:
+        super().__init__(connection, **others)
+        self._asked = asked
+        self._refused = refused  # told in the end: a pass that fails is only tried again
+
+    @asynccontextmanager
+    async def _reply(self, call, timeout):  # type: ignore[no-untyped-def]  # noqa: ASYNC109  # the seam is private
+        self._asked.add(right_of(call))
+        async with super()._reply(call, timeout) as reply:
+            if reply.status == 403:
+                self._refused.append(f"{call.about}: {await reply.text()}")
+            yield reply
+
+
+def right_of(call: Any) -> Right:
+    parts = call.path.strip("/").split("/")
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    resource, *rest = parts[2:] if parts[0] == "namespaces" else parts
+    named = bool(rest)
+    target = f"{resource}/{rest[1]}" if len(rest) > 1 else resource
+    reading = "watch" if "watch" in call.params else "get" if named else "list"
+    deleting = "delete" if named else "deletecollection"
+    verbs = {"GET": reading, "POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": deleting}
+    return group, target, verbs[call.method]
+
+
+def granted() -> set[Right]:
+    roles = [each for (kind, _, _), each in objects(OPERATOR.read_text()).items() if kind == "Role"]
+    return {
+        (group, resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@asynccontextmanager
+async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> AsyncIterator[None]:
+    connection = config.load(kubeconfig)
+    async with NotingClient(connection, asked, refused) as electing:
+        elector = Elector(electing, Key(NAMESPACE, LEASE))
+        async with NotingClient(connection, asked, refused, fence=elector.fence) as client:
+            recorder = Recorder(client, reporter="paddle-operator")
+            jobs = PaddleJobs(client, recorder, Settings(namespace=NAMESPACE, scheduling="volcano"))
+            manager = Manager(
+                informers=jobs.informers, controllers=[jobs.controller], elector=elector, recorder=recorder
+            )
+            running = asyncio.ensure_future(manager.run())
+            try:
+                yield
+            finally:
+                manager.stop()
+                await running
+
+
+@pytest.mark.timeout(180)
+async def test_the_rights_of_its_role_are_all_that_the_operator_needs_and_it_needs_them_all(
+    plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
+) -> None:
+    await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
+    groups = next(path for path in volcano_built.definitions if "podgroups" in path.name)
+    await plane.kubectl("apply", "-f", str(groups))
+    await look_for_kinds(plane)
+    asked: set[Right] = set()
+    refused: list[str] = []
+    async with Client(plane.connection()) as client, HollowNodes(client, count=3) as nodes:
+        scope = Scope(NAMESPACE)
+        async with (
+            followed(client, WHOLE_JOBS, scope) as jobs,
+            operator(await kubeconfig_of_account(plane, tmp_path), asked, refused),
+            asyncio.TaskGroup() as lives,
+        ):
+            cast = Cast(plane, client, nodes, jobs)
+            for life in (by_service, of_a_gang, in_the_way, taken_over):
+                lives.create_task(life(cast))
+    assert refused == []
+    assert asked <= granted(), "it would have been refused"
+    assert granted() - asked <= SELDOM.keys(), "granted and never used: take it out of config/"
+
+
+class Cast:
+    """Who plays in a life."""
+
+    def __init__(self, plane: ControlPlane, client: Client, nodes: HollowNodes, jobs: Followed[Whole]) -> None:
+        self.plane, self.client, self.nodes, self.jobs = plane, client, nodes, jobs
+
+    async def submit(self, job: dict[str, Any]) -> None:
+        job["metadata"]["namespace"] = NAMESPACE
+        await self.client.create(WHOLE_JOBS, job)
+
+    async def runs(self, name: str) -> None:
+        await self.jobs.until(name, lambda job: job.phase == "Running")
+
+
+def on_the_usual_scheduler(job: dict[str, Any]) -> dict[str, Any]:
+    template = a_template()
+    template["spec"]["schedulerName"] = "default-scheduler"
+    return with_template(job, template)
+
+
+async def by_service(cast: Cast) -> None:
+    """Services, servers that are ended, everything cleaned, and in the end the job itself deleted by us."""
+    job = a_job("by-service", ps=2, workers=2, intranet="Service", cleanPodPolicy="Always")
+    job["spec"]["ttlSecondsAfterFinished"] = 1
+    await cast.submit(on_the_usual_scheduler(job))
+    await cast.runs("by-service")
+    await cast.nodes.exits("by-service-worker-*", 0)
+    await cast.jobs.until_gone("by-service")
+
+
+async def of_a_gang(cast: Cast) -> None:
+    """A PodGroup made, changed with the job, and removed with its suspension."""
+    key = Key(NAMESPACE, "gang")
+    await cast.submit(a_job("gang", workers=2))
+    await cast.jobs.until("gang", lambda job: "CreatingGang" in str(job.status))
+    await cast.client.merge(WHOLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
+    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=jsonpath={.spec.minMember}=3")
+    await cast.client.merge(WHOLE_JOBS, key, {"spec": {"suspend": True}})
+    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=delete", "--timeout=30s")
+
+
+async def in_the_way(cast: Cast) -> None:
+    """Somebody else's objects have the names of children: they are looked at, and stay."""
+    alien = {"apiVersion": "v1", "metadata": {"name": "blocked-worker-0", "namespace": NAMESPACE}}
+    ports = {"ports": [{"port": 80}]}
+    for manifest in ({**alien, "kind": "Pod", **a_template()}, {**alien, "kind": "Service", "spec": ports}):
+        await cast.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
+    await cast.submit(on_the_usual_scheduler(a_job("blocked", workers=2, intranet="Service")))
+    await cast.jobs.until("blocked", lambda job: "NameTaken" in str(job.status))
+    await cast.client.delete(WHOLE_PODS, Key(NAMESPACE, "blocked-worker-0"))
+
+
+async def taken_over(cast: Cast) -> None:
+    """A finalizer of the Go operator taken off, one pod lost and all of them replaced, then all of it suspended."""
+    job = on_the_usual_scheduler(a_job("taken", workers=2, intranet="Service"))
+    job["metadata"]["finalizers"] = [GO_FINALIZER]
+    await cast.submit(job)
+    await cast.runs("taken")
+    await cast.client.delete(WHOLE_PODS, Key(NAMESPACE, "taken-worker-1"))
+    await cast.jobs.until("taken", lambda job: job.phase == "Running" and job.status.get("attempt") == 1)
+    await cast.client.merge(WHOLE_JOBS, Key(NAMESPACE, "taken"), {"spec": {"suspend": True}})
+    await cast.jobs.until("taken", lambda job: "no pod exists" in str(job.status))

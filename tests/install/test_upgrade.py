@@ -1,0 +1,114 @@
+"""Jobs go on while what looks after them is replaced: the Go operator by ours, and ours by another version."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.objects import PODS
+from testbed.control_plane import ControlPlane
+from testbed.hollow import HollowNodes
+from testbed.request import RequestError
+from tests.install.installed import (
+    CLUSTER_WIDE,
+    CRD,
+    MANAGER,
+    NAMESPACE,
+    OPERATOR,
+    arguments_of,
+    kubeconfig_of_account,
+    look_for_kinds,
+    manager_of,
+    objects,
+)
+from tests.stories.go_operator import FINALIZER, NEWEST, GoJob
+from tests.stories.jobs import a_job
+from tests.stories.stage import Stage, Whole, of_job
+
+GO_OPERATOR = Path(__file__).parent / "go_operator.yaml"
+DEPLOYMENT = ("-n", NAMESPACE, "get", f"deployment/{MANAGER[2]}")
+IMAGE = "jsonpath={.metadata.uid} {.spec.template.spec.containers[*].image}"
+
+
+def uids(pods: dict[str, Whole]) -> dict[str, str]:
+    return {name: pod.uid for name, pod in of_job(pods, "simple").items()}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("manifest", "namespace", "left"),
+    [
+        (OPERATOR, NAMESPACE, ["clusterrolebinding/paddle-manager-rolebinding", "clusterrole/paddle-manager-role"]),
+        (CLUSTER_WIDE, "team-a", []),
+    ],
+    ids=["one namespace", "every namespace"],
+)
+async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_goes_on(
+    plane: ControlPlane, tmp_path: Path, manifest: Path, namespace: str, left: list[str]
+) -> None:
+    """Its selector cannot change, and neither can what its binding refers to: apply would be refused."""
+    for each in {NAMESPACE, namespace}:
+        await plane.kubectl("create", "namespace", each)
+    await plane.kubectl("apply", "-f", str(GO_OPERATOR))
+    before, _ = (await plane.kubectl(*DEPLOYMENT, "-o", IMAGE)).split()
+    async with (
+        Client(plane.connection()) as client,
+        HollowNodes(client, count=2, speed=20.0) as nodes,
+        Stage(plane, client, nodes, namespace).open() as stage,
+    ):
+        pods = uids(await GoJob(stage, NEWEST, a_job("simple", ps=1, workers=2)).runs())
+        await plane.kubectl("apply", "-f", str(CRD))
+        await plane.kubectl("apply", "-f", str(manifest))
+        for name in left:
+            await plane.kubectl("delete", name)
+        assert (await plane.kubectl(*DEPLOYMENT, "-o", IMAGE)).split() == [before, "paddle-operator/controller:v0.1.0"]
+        role = await plane.kubectl("get", "clusterrole", "paddle-manager-role", "--ignore-not-found", "-o", "yaml")
+        assert "pods/exec" not in role, "what the Go operator could do everywhere is over"
+        arguments = arguments_of(objects(manifest.read_text())[MANAGER])
+        async with manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
+            await stage.until("simple", lambda job: job.status.get("ready") == "3/3")
+            assert uids(await stage.pods()) == pods
+            assert FINALIZER not in (await stage.job("simple")).metadata.finalizers
+            await stage.exits("simple-worker-*")
+            await stage.phase("simple", "Completed")
+
+
+@pytest.mark.timeout(180)
+async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstalled_while_no_operator_runs(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
+    await look_for_kinds(plane)
+    arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
+    kubeconfig = await kubeconfig_of_account(plane, tmp_path)
+    async with (
+        Client(plane.connection()) as client,
+        HollowNodes(client, count=2) as nodes,
+        Stage(plane, client, nodes, NAMESPACE).open() as stage,
+    ):
+        async with manager_of(kubeconfig, *arguments):
+            await stage.submit(a_job("simple", ps=1, workers=2))
+            await stage.until("simple", lambda job: (job.status or {}).get("ready") == "3/3")
+        pods = uids(await stage.pods())
+        await plane.kubectl("apply", "-f", "-", stdin=another_version())
+        async with stage.recorded() as written, manager_of(kubeconfig, *arguments):
+            await stage.another_life("other")
+        assert [write for write in written if write.name.startswith("simple")] == []
+        assert uids(await stage.pods()) == pods
+        await plane.kubectl("delete", "-f", str(CRD), "-f", str(OPERATOR), "--timeout=60s")
+        with pytest.raises(RequestError, match="not found"):
+            await plane.kubectl("get", "namespace", NAMESPACE)
+        assert await client.list_all(PODS, Scope(NAMESPACE)) == []
+
+
+def another_version() -> str:
+    """Of the kind and the operator, as an upgrade applies them: with one column more, and another image."""
+    kinds, manifest = objects(CRD.read_text()), objects(OPERATOR.read_text())
+    (kind,) = kinds.values()
+    kind["spec"]["versions"][0]["additionalPrinterColumns"].append(
+        {"name": "Restarts", "type": "integer", "jsonPath": ".status.attempt"}
+    )
+    (container,) = manifest[MANAGER]["spec"]["template"]["spec"]["containers"]
+    container["image"] = "paddle-operator/controller:v9.0.0"
+    return str(yaml.safe_dump_all([kind, *manifest.values()]))
