@@ -12,7 +12,10 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from bench.bed import Bed, ProgramError
+from bench.day import WAVE, day
+from bench.failover import failover
 from bench.figures import FIGURES, NAMESPACES, QUICK, Samples, Size
+from bench.lives import GANG, KEPT, kept, restart
 from bench.loads import LARGE, LOADS, NAMESPACE, ROUNDS, behind, load
 from bench.local import local
 from bench.ranges import ranges
@@ -26,8 +29,11 @@ from testbed.toolchain import AssetsError
 LONGEST_SECONDS = 60 * 60.0  # half of it on two cores that have nothing else to do
 BEHIND = "behind"
 OF_LOADS = (*(f"load-{name}" for name in LOADS), BEHIND)
+RESTART, KEPT_NAME, LIVES_ROUNDS = "restart", "kept", 3
+FAILOVER, FAILOVER_ROUNDS = "failover", 20
+DAY = "day"
 LOCAL, LOCAL_ROUNDS = "local", 5
-NAMES = (*FIGURES, LOCAL, *OF_LOADS)
+NAMES = (*FIGURES, LOCAL, *OF_LOADS, RESTART, KEPT_NAME, FAILOVER, DAY)
 
 
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -86,6 +92,19 @@ class Measuring:
         if BEHIND in self._figures:
             jobs = LARGE.few if self._quick else LARGE
             self._measured(BEHIND, await behind(self._fresh_bed, jobs, self._rounds_of(ROUNDS)))
+
+        if RESTART in self._figures:
+            jobs = GANG.few if self._quick else GANG
+            self._measured(RESTART, await restart(self._fresh_bed, jobs, self._rounds_of(LIVES_ROUNDS)))
+        if KEPT_NAME in self._figures:
+            number = 100 if self._quick else KEPT
+            self._measured(KEPT_NAME, await kept(self._fresh_bed, number, self._rounds_of(LIVES_ROUNDS)))
+
+        if FAILOVER in self._figures:
+            self._measured(FAILOVER, await failover(self._fresh_bed, self._rounds_of(FAILOVER_ROUNDS)))
+
+        if DAY in self._figures:
+            self._measured(DAY, await day(self._fresh_bed, WAVE.few if self._quick else WAVE, self._rounds_of(1)))
 
     @asynccontextmanager
     async def _fresh_bed(self) -> AsyncIterator[Bed]:

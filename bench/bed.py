@@ -8,14 +8,17 @@ made. On a live one they are at work, since a load is measured with all that a p
 import asyncio
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bench.program import Options
+from paddle_operator.api.paddlejob import API_VERSION, GROUP, PLURAL
 from paddle_operator.manager import LEASE
 from testbed.audit import AuditLog
 from testbed.control_plane import ControlPlane
@@ -24,6 +27,7 @@ from testbed.progress import Progress
 from testbed.request import RequestError, send
 
 CHECKOUT = Path(__file__).parent.parent
+CRD_NAME = f"{PLURAL}.{GROUP}"
 END_SECONDS = 5.0
 LEADS_SECONDS = 30.0
 DELETE_TRIES = 5  # many pods may take longer than a request may; each try goes on with those that are left
@@ -57,8 +61,12 @@ class Program:
         self._process.stdin.write(b".")
 
     def stop(self) -> None:
-        """Ask it to end."""
-        self._process.terminate()
+        """Ask it to end, unless it has."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    async def ended(self) -> None:
+        await self._process.wait()
 
 
 class Bed:
@@ -96,12 +104,14 @@ class Bed:
     def audit(self) -> AuditLog:
         return self._control_plane.audit
 
-    def place(self, purpose: str, user: str = "tester-0") -> dict[str, str]:
+    def place(self, purpose: str, user: str = "tester-0") -> dict[str, Any]:
         """The options that every program has. Not the administrator, whom the API server never makes wait."""
         kubeconfig = self._control_plane.kubeconfig_for(user)
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
-    def manager(self, purpose: str, port: int, user: str = "tester-0") -> AbstractAsyncContextManager[Program]:
+    def manager(
+        self, purpose: str, port: int, user: str = "tester-0", metrics_port: int = 0
+    ) -> AbstractAsyncContextManager[Program]:
         """The operator as its users run it, with its probes on that port of the loopback address."""
         place = self.place(purpose, user)
         return self.started(
@@ -111,7 +121,7 @@ class Bed:
             "--leader-elect",
             f"--leader-election-namespace={place['namespace']}",
             f"--health-probe-bind-address={LOOPBACK}:{port}",
-            f"--metrics-bind-address={LOOPBACK}:0",
+            f"--metrics-bind-address={LOOPBACK}:{metrics_port}",
             "--log-level=warning",
         )
 
@@ -166,10 +176,28 @@ class Bed:
                 process.kill()
             await process.wait()
 
+    async def disturb(self) -> None:
+        """Kill the API server and start it again: every watch and every connection is cut."""
+        await self._control_plane.api_server.kill()
+        await self._control_plane.recover()
+
+    async def define_again(self) -> None:
+        """Apply the CRD once more, as at an upgrade, with something changed so that it counts."""
+        crd = CHECKOUT / "deploy" / "v1" / "crd.yaml"
+        await self._control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crd))
+        await self._control_plane.kubectl("annotate", "--overwrite", f"crd/{CRD_NAME}", f"bench/applied={time.time()}")
+
+    async def delete_jobs(self, purpose: str) -> None:
+        """All jobs of a namespace. Raises RequestError."""
+        await self._delete_all(f"apis/{API_VERSION}/namespaces/{self._namespaces[purpose]}/{PLURAL}")
+
     async def delete_pods(self, purpose: str) -> None:
         """All pods of a namespace, without grace. Raises RequestError."""
+        await self._delete_all(f"api/v1/namespaces/{self._namespaces[purpose]}/pods")
+
+    async def _delete_all(self, path: str) -> None:
         control_plane = self._control_plane
-        url = f"{control_plane.server}/api/v1/namespaces/{self._namespaces[purpose]}/pods"
+        url = f"{control_plane.server}/{path}"
         token = control_plane.credentials.token_of("tester-1")
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         for _ in range(DELETE_TRIES):

@@ -41,7 +41,7 @@ class Shape(msgspec.Struct, frozen=True):
         return Shape(min(self.jobs, 3), min(self.workers, 5), self.servers)
 
 
-def a_job(namespace: str, name: str, shape: Shape) -> Manifest:
+def a_job(namespace: str, name: str, shape: Shape, policies: Manifest | None = None) -> Manifest:
     roles = {"ps": shape.servers, "worker": shape.workers}
     return {
         "apiVersion": API_VERSION,
@@ -49,6 +49,7 @@ def a_job(namespace: str, name: str, shape: Shape) -> Manifest:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "cleanPodPolicy": "Always",
+            **(policies or {}),
             **{role: {"replicas": count, "template": _template()} for role, count in roles.items() if count},
         },
     }

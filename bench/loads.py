@@ -66,8 +66,10 @@ async def load(beds: Beds, name: str, shape: Shape, rounds: int) -> Samples:
 
 
 @asynccontextmanager
-async def hollow_nodes(bed: Bed, pods: int) -> AsyncIterator[None]:
-    options = Nodes(**bed.place(NAMESPACE, KUBELET), pods=pods, exits_after=EXITS_AFTER_SECONDS)
+async def hollow_nodes(
+    bed: Bed, pods: int, exits_after: float = EXITS_AFTER_SECONDS, fails_once: str = ""
+) -> AsyncIterator[None]:
+    options = Nodes(**bed.place(NAMESPACE, KUBELET), pods=pods, exits_after=exits_after, fails_once=fails_once)
     async with bed.measuring("nodes", options) as nodes:
         await nodes.told()  # they are ready
         yield
@@ -107,6 +109,7 @@ class Work:
     peak: float
     writes: Writes
     others: Writes
+    kubelet: Writes
 
 
 async def worked(bed: Bed, options: Submit) -> Work:
@@ -124,9 +127,9 @@ async def worked(bed: Bed, options: Submit) -> Work:
         cpu, peak = cpu_seconds(manager.pid) - cpu, peak_megabytes(manager.pid)
         manager.stop()
     ours = Writes(write for write in writes.by(OPERATOR) if write.resource != "leases")
-    others = writes.by(SUBMITTER)
+    others, kubelet = writes.by(SUBMITTER), writes.by(KUBELET)
     submitted_at = min(write.received_at for write in others.to("paddlejobs"))
-    return Work(submitted_at, done, cpu, peak, ours, others)
+    return Work(submitted_at, done, cpu, peak, ours, others, kubelet)
 
 
 def pod_creates(writes: Writes) -> Writes:

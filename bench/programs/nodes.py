@@ -6,11 +6,14 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 
 COUNT = 10
+FAILURE = 3
+FAILS_AFTER_SECONDS = 2.0
 
 
 class Nodes(Options, frozen=True, kw_only=True):
     pods: int  # that all nodes together have room for
     exits_after: float
+    fails_once: str = ""  # a pod whose first life ends with FAILURE
 
 
 async def nodes(asked: Nodes, starter: Starter) -> None:
@@ -20,6 +23,8 @@ async def nodes(asked: Nodes, starter: Starter) -> None:
         HollowNodes(client, count=COUNT, pods=asked.pods // COUNT + 1) as hollow,
     ):
         hollow.script(WORKERS, exits(0, after=asked.exits_after))
+        if asked.fails_once:
+            hollow.script(asked.fails_once, exits(FAILURE, after=FAILS_AFTER_SECONDS), times=1)
         tell(ready=1)
         await starter.word()
 

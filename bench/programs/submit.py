@@ -7,6 +7,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -15,17 +16,18 @@ from bench.program import Options, Starter, client_of, each, run, tell
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import PODS, Key, Object, Resource
+from paddle_operator.kube.objects import PODS, Key, Manifest, Object, Resource
 from paddle_operator.plan.kinds import PADDLE_JOBS
 
 SMALL = Shape(jobs=1, workers=1, servers=1)
-SMALL_PREFIX = "small"
+SMALL_PREFIX, LARGE_PREFIX = "small", "train"
 POLL_SECONDS = 0.5
 
 
 class Submit(Options, frozen=True, kw_only=True):
     shape: Shape
     every_seconds: float | None
+    policies: dict[str, Any] | None = None  # further fields of the large jobs
 
 
 class Phased(msgspec.Struct, frozen=True):
@@ -49,12 +51,13 @@ class Submission:
     heard: asyncio.Event
     sent: int = 0
 
-    async def send(self, name: str, shape: Shape) -> None:
+    async def send(self, name: str, shape: Shape, policies: Manifest | None = None) -> None:
         self.sent += 1
-        await self.client.create(TOLD_JOBS, a_job(self.namespace, name, shape))
+        await self.client.create(TOLD_JOBS, a_job(self.namespace, name, shape, policies))
 
     def in_phase(self, phase: Phase) -> int:
-        return sum(job.status.phase == phase for job in self.informer.store)
+        ours = (job for job in self.informer.store if job.key.name.startswith((LARGE_PREFIX, SMALL_PREFIX)))
+        return sum(job.status.phase == phase for job in ours)
 
     def has_succeeded(self, name: str) -> bool:
         job = self.informer.store.get(Key(self.namespace, name))
@@ -87,7 +90,10 @@ async def submit(asked: Submit, starter: Starter) -> None:
         tell(ready=1)
         await starter.word()
         began_at = time.monotonic()
-        await each(range(asked.shape.jobs), lambda number: submission.send(f"train-{number}", asked.shape))
+        await each(
+            range(asked.shape.jobs),
+            lambda number: submission.send(f"{LARGE_PREFIX}-{number}", asked.shape, asked.policies),
+        )
         if asked.every_seconds is not None:
             await send_small_ones(submission, asked.every_seconds)
         await submission.until_all_succeeded()
@@ -100,7 +106,7 @@ async def submit(asked: Submit, starter: Starter) -> None:
 
 async def send_small_ones(submission: Submission, every_seconds: float) -> None:
     number = 0
-    while not submission.has_succeeded("train-0"):
+    while not submission.has_succeeded(f"{LARGE_PREFIX}-0"):
         await submission.send(f"{SMALL_PREFIX}-{number}", SMALL)
         number += 1
         await asyncio.sleep(every_seconds)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from bench.bed import Bed
 from bench.figures import FIGURES, NAMESPACES, Samples, Size
 from bench.jobs import Shape
+from bench.lives import kept, restart
 from bench.loads import LOADS, NAMESPACE, behind, load
 from bench.local import local
 from bench.ranges import ranges
@@ -15,6 +16,9 @@ from testbed.progress import Progress
 FEW = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
 OF_LOADS = ("load_", "behind_")
 OF_LOCAL_MODE = "local_"
+OF_LIVES = ("restart_", "kept_")
+OF_HOURS = ("failover_", "day_")  # minutes each: tried by hand, with --rounds 1 and --quick
+LATER = (*OF_LOADS, OF_LOCAL_MODE, *OF_LIVES, *OF_HOURS)
 
 
 async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
@@ -22,7 +26,7 @@ async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPla
     samples: Samples = {}
     for figure, _ in FIGURES.values():
         samples |= await figure(bed, FEW, 1)
-    assert samples.keys() == {name for name in ranges() if not name.startswith((*OF_LOADS, OF_LOCAL_MODE))}
+    assert samples.keys() == {name for name in ranges() if not name.startswith(LATER)}
     assert {name for name, seen in samples.items() if len(seen) != 1} == set()
 
 
@@ -44,3 +48,13 @@ async def test_the_figures_of_the_loads_are_those_of_the_range_file(control_plan
     assert expected | samples.keys() == {name for name in ranges() if name.startswith(OF_LOADS)}
     assert found["load_few_writes_per_pod"] == [found["load_few_writes_per_job"][0] / 3]
     assert {name for name, seen in (found | samples).items() if len(seen) != 1 or seen[0] <= 0} == set()
+
+
+async def test_the_figures_of_later_lives_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
+    @asynccontextmanager
+    async def beds() -> AsyncIterator[Bed]:
+        yield await Bed.live(control_plane, (NAMESPACE,), Progress())
+
+    samples = await restart(beds, Shape(jobs=1, workers=3), 1, runs_seconds=4.0) | await kept(beds, 3, 1)
+    assert samples.keys() == {name for name in ranges() if name.startswith(OF_LIVES)}
+    assert samples["restart_delete_requests"] == [1.0]
