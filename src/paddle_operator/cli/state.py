@@ -6,7 +6,6 @@ nobody.
 
 import base64
 import fcntl
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 import yaml
+
+from paddle_operator.local.whole_file import write_whole
 
 NAME = "paddle-operator"
 CONTEXT = "paddle-local"
@@ -118,9 +119,9 @@ class State:
     def announce(self, cluster: Cluster) -> None:
         """Say how to reach us, once we answer."""
         text = msgspec.json.encode(cluster)
-        _write_secret(self.folder / "last.json", text)
-        _write_secret(self.kubeconfig, kubeconfig(cluster).encode())
-        _write_secret(self._cluster, text)
+        write_whole(self.folder / "last.json", text)
+        write_whole(self.kubeconfig, kubeconfig(cluster).encode())
+        write_whole(self._cluster, text)
 
 
 def _locked(descriptor: int) -> bool:
@@ -156,12 +157,3 @@ def kubeconfig(cluster: Cluster) -> str:
         },
         sort_keys=False,
     )
-
-
-def _write_secret(path: Path, text: bytes) -> None:
-    """Whole or not at all, and readable by nobody else at any moment."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-    new.replace(path)

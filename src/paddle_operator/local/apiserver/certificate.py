@@ -7,10 +7,11 @@ FIPS 186) in X.509 (RFC 5280), written out: some 30 ms, once a folder. Whoever m
 
 import base64
 import hashlib
-import os
 import secrets
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from paddle_operator.local.whole_file import write_whole
 
 FILE = "server.pem"
 VALID_FOR = timedelta(days=3650)
@@ -39,11 +40,7 @@ def kept(folder: Path, now: datetime) -> Path:
     """The file with certificate and key, made where it is missing; for its owner's eyes only. Raises OSError."""
     path = folder / FILE
     if not path.exists():
-        unfinished = folder / f"{FILE}.{os.getpid()}"
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(made(now))
-        unfinished.rename(path)
+        write_whole(path, made(now))
     return path
 
 

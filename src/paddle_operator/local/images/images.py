@@ -13,7 +13,6 @@ among them, or lies in one that is, unless the machine shares it (/root).
 import asyncio
 import hashlib
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from paddle_operator.local.images.environments import BuildFailed, Environments
 from paddle_operator.local.images.pythons import Interpreter, interpreter, wanted_minor
 from paddle_operator.local.images.recipe import CannotObey, Recipe, recipe
 from paddle_operator.local.images.run_lines import pip_commands
+from paddle_operator.local.whole_file import write_whole
 
 _REFERENCE = re.compile(
     r"(?:[\w.-]+(?::\d+)?/)?(?P<path>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::[\w][\w.-]{0,127})?(?:@[a-z0-9+.-]+:[0-9a-f]{32,})?"
@@ -68,10 +68,10 @@ class LocalImages:
 
     async def find(self, name: str, progress: Progress) -> Image:
         source = await asyncio.to_thread(self._known_source, name)
-        if source.folder is None:
-            assert source.python
-            return Image(name, programs=await asyncio.to_thread(self._by_both_names, source.python))
         with self._in_words(name, source):
+            if source.folder is None:
+                assert source.python
+                return Image(name, programs=await asyncio.to_thread(self._by_both_names, source.python))
             return await self._made(name, source, progress)
 
     def check(self, name: str) -> None:
@@ -101,7 +101,9 @@ class LocalImages:
         except BuildFailed as error:
             raise ImageError("ErrImagePull", self._failed(source, str(error), last)) from None
         except (OSError, UnicodeDecodeError, StartError) as error:
-            raise ImageError("ErrImagePull", f"image {name} cannot be made of {source.folder}: {error}") from None
+            raise ImageError(
+                "ErrImagePull", f"image {name} cannot be made of {source.folder or source.python}: {error}"
+            ) from None
 
     def known(self) -> list[str]:
         """Names of images that can be used, each once."""
@@ -130,13 +132,12 @@ class LocalImages:
 
         Scripts and no links: a Python that is called by a link outside its virtual environment does not find it.
         """
-        folder = self._called / hashlib.sha256(str(python).encode()).hexdigest()[:16]
+        script = f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n'
+        folder = self._called / hashlib.sha256(script.encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("python", "python3"):
-            new = folder / f".{name}.{os.getpid()}"
-            new.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n')
-            new.chmod(0o755)
-            new.replace(folder / name)
+            if not (folder / name).exists():
+                write_whole(folder / name, script, mode=0o755)
         return folder, python.parent
 
     async def _programs(self, made_of: Recipe, layer: Path, progress: Progress) -> Path:
@@ -223,9 +224,7 @@ def register_image(
         said = {}  # unreadable, so nothing that it says is lost
     said[name] = Source(folder, build_arguments or {}, python)
     text = json.dumps({key: _stored(source) for key, source in sorted(said.items())}, indent=2)
-    written = registered.with_name(f".{registered.name}.{os.getpid()}")
-    written.write_text(text + "\n")
-    written.replace(registered)
+    write_whole(registered, text + "\n", mode=0o644)
 
 
 def registrations(registered: Path) -> dict[str, Source]:
