@@ -3,14 +3,16 @@
 When the obstacle goes, the job goes on by itself.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
+from tests.stories.embedded import embedded_stage
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
 
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
@@ -204,3 +206,20 @@ async def test_a_secret_that_comes_late(stage: Stage) -> None:
     await hindered(stage, "ContainerConfigError", 'mnist-worker-0: secret "token" not found')
     await stage.kubectl("create", "secret", "generic", "token", "--from-literal=TOKEN=x")
     await stage.phase("mnist", "Running")
+
+
+@pytest.mark.parametrize("end", ["completed", "deleted"])
+async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_path: Path, end: str) -> None:
+    """Nothing happens to the one that waits: it is the other job's end that it has to hear of."""
+    one_block = range(35000, 35020)
+    async with embedded_stage(tmp_path) as stage, stage.operator(port_range=one_block):
+        await stage.submit(a_job("first", workers=1, intranet="Host"))
+        await stage.phase("first", "Running")
+        await stage.submit(a_job("second", workers=1, intranet="Host"))
+        await hindered(stage, "NoFreePorts", "--port-range", job="second")
+        if end == "completed":
+            await stage.exits("first-worker-0")
+        else:
+            await stage.delete(WHOLE_JOBS, "first")
+        job = await stage.phase("second", "Running")
+        assert job.status["hostPort"] == 35000

@@ -6,7 +6,7 @@ done twice without harm: names are fixed, deletes and patches name a UID.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -124,6 +124,7 @@ class PaddleJobs:
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = ports or PortBlocks.of(self._settings.port_range)
         self._ports.heed(self.jobs.store)
+        self._ports.on_return(self._look_at)
         figures.JOBS.heed(self.jobs.store, self.pods.store)
         self._memory: dict[str, Memory] = {}
         self._writing = 0  # jobs whose writes are on their way
@@ -154,7 +155,8 @@ class PaddleJobs:
         if new is None:
             self._memory.pop(changed.uid, None)
             self._counters_wait.discard(changed.uid)
-            self._ports.forget(changed.uid)
+        if new is None or (new.finished and old is not None and not old.finished):
+            self._ports.give_back(changed.uid)
         asked = old is None or new is None or old.asks != new.asks  # and not only told, as our own status is
         self.queue.add(changed.key, lane if asked else Lane.RELIST)
 
@@ -174,6 +176,11 @@ class PaddleJobs:
         for each in (old, new):
             if each:
                 self.queue.add(each.key, Lane.RELIST)
+
+    def _look_at(self, waiting: Collection[str]) -> None:
+        """Ports are free again, perhaps of a job that another of us looks after."""
+        for job in (job for uid in waiting for job in self._job_of_uid[uid]):
+            self.queue.add(job.key, Lane.RELIST)
 
     def _look_at_all(self) -> None:
         """PodGroups have come, or are gone."""

@@ -4,7 +4,7 @@ No list of ours can know what else listens on a node: the ports are declared on 
 apart what would clash. The blocks keep two jobs of ours apart.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.plan.network import PORTS_PER_JOB
@@ -24,6 +24,8 @@ class PortBlocks:
         self._for_every_job = for_every_job
         self._promised: dict[str, int] = {}  # by uid; not yet seen on the job
         self._heeded: list[Iterable[Job]] = []
+        self._in_vain: set[str] = set()  # UIDs of the jobs that asked while no block was free
+        self._listeners: list[Callable[[Collection[str]], None]] = []
 
     @classmethod
     def of(cls, ports: range) -> "PortBlocks":
@@ -44,8 +46,10 @@ class PortBlocks:
             )
             free = next((first for first in self._blocks if first not in taken and self._is_free(first)), None)
             if free is None:
+                self._in_vain.add(job.uid)
                 return None
             self._promised[job.uid] = free
+            self._in_vain.discard(job.uid)
         return self._promised[job.uid]
 
     def _needs_block(self, job: Job) -> bool:
@@ -53,8 +57,17 @@ class PortBlocks:
             return False
         return self._for_every_job or job.spec.intranet is Intranet.HOST
 
-    def forget(self, uid: str) -> None:
+    def on_return(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Have it called with the UIDs of those that asked in vain, whenever a block may be free again."""
+        self._listeners.append(listener)
+
+    def give_back(self, uid: str) -> None:
+        """This job is over or gone, and needs no block any more."""
         self._promised.pop(uid, None)
+        self._in_vain.discard(uid)
+        if waiting := tuple(self._in_vain):
+            for listener in self._listeners:
+                listener(waiting)
 
 
 def blocks_of(ports: range) -> range:
