@@ -154,7 +154,7 @@ def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
 def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Children, Surroundings]) -> None:
     job, children, around = world
     assert job.spec
-    if job.finished or job.spec.managed_by:
+    if job.finished or job.spec.managed_by or World(job, job.spec, children.within(job.key.namespace)).succeeded:
         return
     resting = changed(job, suspend=True)
     first = plan(resting, children, T0, around)

@@ -102,6 +102,30 @@ def test_a_failure_that_nobody_has_seen_yet_does_not_fail_a_job_that_is_suspende
     assert life.status.phase == "Suspended"
 
 
+@pytest.mark.parametrize(
+    ("shape", "done"),
+    [
+        ({"ps": 1, "workers": 2}, (0, 1)),
+        ({"workers": 2, "policies": {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}, (0,)),
+    ],
+    ids=str,
+)
+def test_a_success_that_nobody_has_seen_yet_is_not_thrown_away(shape: Written, done: tuple[int, ...]) -> None:
+    """The operator was down, or the user was a moment too late: what is done need not be done again."""
+    life = a_life(a_job(**shape))
+    for index in done:
+        life.exits(f"mnist-worker-{index}", 0)
+    suspended(life)
+    assert (life.status.phase, life.status.attempt) == ("Completed", 0)
+    assert "Suspended" not in life.told
+
+
+def test_a_success_of_some_is_none() -> None:
+    life = a_life(a_job(workers=2))
+    life.exits("mnist-worker-0", 0)
+    assert suspended(life).status.phase == "Suspended"
+
+
 def test_pods_of_the_go_operator_go_one_by_one_and_its_services_as_well() -> None:
     job = a_job(workers=3, intranet="Service", policies=SUSPENDED)
     job = told_so(job, plan(job, running(job), T0).status)

@@ -74,13 +74,15 @@ def plan(job: Job, children: Children, now: datetime, around: Surroundings | Non
     spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
         return rest(job, spec, children, now)
+    world = World(job, spec, children)
+    if spec.suspend and world.succeeded and not is_suspended(job):
+        return complete(world, now)  # nobody has written that down yet, but what is done need not be done again
     if spec.suspend:
-        return suspend(World(job, spec, children), now)
+        return suspend(world, now)
     if is_suspended(job):
         return resume(job, now)
     if job.status.host_port is None and around.free_port is not None:
         return take_ports(job, around.free_port)
-    world = World(job, spec, children)
     return woken(advance(world, around, now), next_deadline(world, now))
 
 
