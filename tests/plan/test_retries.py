@@ -387,6 +387,47 @@ def test_of_very_many_that_fail_alone_some_are_noted_now_and_some_in_the_next_pa
     assert life.status.restarts == 80
 
 
+def test_however_many_fail_alone_the_status_stays_small() -> None:
+    """No more UIDs are noted until pods of those that are noted have gone."""
+    life = apart(1000, workers=501)
+    for index in range(1, 501):
+        life.exits(f"mnist-worker-{index}", 1)
+    most = 0
+    for _ in range(40):
+        life.look()
+        life.now += SECONDS
+        most = max(most, len(life.status.replacing))
+    assert (most, life.status.restarts, len(life.pods)) == (64, 500, 2)
+    life.wait(400)
+    life.all_run()
+    assert (life.status.phase, life.status.restarts, life.status.replacing) == ("Running", 500, ())
+
+
+def test_who_fails_while_many_are_on_their_way_out_waits_for_its_turn() -> None:
+    life = apart(1000, workers=82)
+    for index in range(1, 81):
+        life.silent.add(life.pods[f"mnist-worker-{index}"].node)  # so that they stay for a while
+        life.exits(f"mnist-worker-{index}", 1)
+    life.rest()
+    assert (life.status.restarts, len(life.status.replacing)) == (64, 64)
+    assert not life.plan().news
+    life.silent.clear()
+    life.rest()
+    assert life.status.restarts == 80
+
+
+def test_a_pause_is_not_cut_short_by_one_that_is_taken_away() -> None:
+    life = apart(3)
+    fails(life, "mnist-worker-1")
+    life.wait(4)
+    fails(life, "mnist-worker-2", 143, disrupted=True)
+    assert (life.status.restarts, life.status.next_attempt_time) == (1, T0 + 10 * SECONDS)
+    assert "mnist-worker-1" not in life.pods
+    life.wait(6)
+    life.all_run()
+    assert life.status.phase == "Running"
+
+
 def test_a_worker_that_stands_alone_and_is_taken_away_comes_back_alone_at_no_cost() -> None:
     life = apart(0)
     before = {name: pod.uid for name, pod in life.pods.items()}
@@ -476,3 +517,11 @@ def test_kubelets_tries_and_ours_are_one_count() -> None:
     fails(life, code=1)  # its restartPolicy is OnFailure: a pod that has failed was evicted, or cannot be helped
     assert (life.status.phase, life.status.restarts) == ("Restarting", 3)
     assert life.status.next_attempt_time == life.now + 40 * SECONDS
+
+
+def test_kubelets_tries_are_told_of_a_job_that_is_completed_as_well() -> None:
+    life = restarting_itself(4, 1, 1)
+    for index in range(2):
+        life.exits(f"mnist-worker-{index}", 0)
+    life.rest()
+    assert (life.status.phase, life.status.restarts) == ("Completed", 2)

@@ -21,6 +21,7 @@ from paddle_operator.plan.retries import (
     exhausted,
     is_disruption,
     next_attempt,
+    paused_until,
     restarted_by_kubelet,
     rule_for,
     used,
@@ -32,7 +33,7 @@ from paddle_operator.plan.writes import News, Plan
 
 Reason = tuple[str, str]
 """Why pods are replaced: one of failure, disruption, lost and replicas, for figures; and a sentence."""
-REPLACED_AT_ONCE = 64  # a status stays small; the others are seen to in the next pass
+REPLACED_AT_ONCE = 64  # a status stays small; the others are seen to when these are gone
 
 
 def stale(world: World, known: Endpoints | None) -> Reason | None:
@@ -76,19 +77,33 @@ def _limit(world: World) -> str:
     return f"spec.backoffLimit is {world.spec.backoff_limit}"
 
 
+def have_to_wait(world: World) -> bool:
+    """Whether those that failed alone come after those that are being replaced already: the status has no more room."""
+    return apart(world, blamed(world)) and not room_for(world)
+
+
+def apart(world: World, pods: list[PodView]) -> bool:
+    return all(stands_alone(world.spec, *world.places[pod.name]) for pod in pods)
+
+
+def room_for(world: World) -> int:
+    leaving = sum(pod.uid in world.job.status.replacing for pod in world.leftovers)
+    return max(0, REPLACED_AT_ONCE - leaving)
+
+
 def try_again(world: World, now: datetime) -> Plan:
     """Everybody, since Paddle's ranks meet once; only where a pod can come back by itself, that pod alone."""
     culprits = blamed(world)
     cause = cause_of([pod for pod in culprits if pod.disrupted] or culprits)
-    apart = all(stands_alone(world.spec, *world.places[pod.name]) for pod in culprits)
-    culprits = culprits[:REPLACED_AT_ONCE] if apart else culprits
+    alone = apart(world, culprits)
+    culprits = culprits[: room_for(world)] if alone else culprits
     charge = charge_of(world, culprits)
-    if not apart:
+    if not alone:
         charge = 0 if is_disruption(world) else min(charge, 1)
     reason = ("disruption" if cause.disrupted else "failure", told(cause))
     if exhausted(world, charge):
         return fail(world, Verdict("BackoffLimitExceeded", f"{told(cause)}; {_limit(world)}", cause), now)
-    if apart:
+    if alone:
         return replace_alone(world, culprits, reason, charge, now)
     return restart(world, reason, now, charge)
 
@@ -97,7 +112,7 @@ def replace_alone(world: World, pods: list[PodView], reason: Reason, charge: int
     """Their UIDs are written down with what they cost: the next pass deletes them, and no crash counts them again."""
     status = base(world, now)
     restarts = status.restarts + charge + by_kubelet(world, pods)
-    again_at = next_attempt(charge, restarts, now)
+    again_at = next_attempt(charge, restarts, now) or paused_until(status, now)  # another one's pause is not cut short
     who = "it alone is" if len(pods) == 1 else f"{len(pods)} pods alone are"
     message = f"{reason[1]}: {who} made again{when_told(again_at)}"
     held = condition(world.job, RUNNING, False, "Replacing", message, now)

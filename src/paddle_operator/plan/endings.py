@@ -46,6 +46,7 @@ def complete(world: World, now: datetime) -> Plan:
         with_counts(world, done, status),
         start_time=status.start_time or ended_at,  # so short that we never saw it run
         completion_time=ended_at,
+        restarts=used(world),  # kubelet's tries would be forgotten with the pods
     )
     succeeded = success_told(world)
     ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)

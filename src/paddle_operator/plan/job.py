@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, Intranet, PaddleJobStatus, Phase
-from paddle_operator.plan.attempts import fatal, restart, stale, try_again, worn_out
+from paddle_operator.plan.attempts import fatal, have_to_wait, restart, stale, try_again, worn_out
 from paddle_operator.plan.contract import Contract, contract
 from paddle_operator.plan.deadlines import earliest, late_to_start, next_deadline, overdue
 from paddle_operator.plan.difference import (
@@ -99,14 +99,14 @@ def advance(world: World, around: Surroundings, now: datetime) -> Plan:
         return restart(world, reason, now)
     if verdict := late_to_start(world, now):
         return fail(world, verdict, now)
-    if culprits_known:
-        return try_again(world, now)
-    if world.failed:
+    if not world.failed or have_to_wait(world):
+        return coalesced(run(world, known, around, now), job, now, around)
+    if not culprits_known:
         if until := waits_for_cause(world.failed, now):
             return Plan(job.status, wake_at=until)
-        verdict = fatal(world)
-        return fail(world, verdict, now) if verdict else try_again(world, now)
-    return coalesced(run(world, known, around, now), job, now, around)
+        if verdict := fatal(world):
+            return fail(world, verdict, now)
+    return try_again(world, now)
 
 
 def leave(job: Job) -> Plan:
