@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, SchedulingPolicy
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.plan.groups import POD_GROUPS
 from paddle_operator.plan.job import Surroundings, plan
+from paddle_operator.plan.kinds import StoredJob, job_view, kept_view
 from paddle_operator.plan.views import Children
 from tests.support.jobs import (
     ETCD,
@@ -316,6 +318,29 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
     job = a_job(workers=2, policies=policies, **told)
     desired = plan(job, running(job), T0 + 9 * SECONDS, Surroundings(free_port=35000))
     assert (desired.status, desired.waves, desired.news, desired.wake_at) == (job.status, (), (), None)
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("kueue.x-k8s.io/multikueue", False),
+        ("batch.paddlepaddle.org/paddle-operator", True),
+        ("no domain", True),  # this is what is wrong with it, or some of it
+        (7, True),
+        (None, True),
+    ],
+)
+@pytest.mark.parametrize("view", [job_view, kept_view])
+def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, told: bool, view: Any) -> None:
+    """It may have been stored before there were rules, and they are not its manager's."""
+    metadata = {"name": "mnist", "namespace": "paddle-system", "uid": "1", "resourceVersion": "7", "generation": 1}
+    written = {"metadata": metadata, "spec": {"managedBy": by, "worker": {"replicas": -1, "template": {}}}}
+    stored = msgspec.json.decode(msgspec.json.encode(written), type=StoredJob)
+    first = view(stored)
+    for job in (first, view(stored, first)):
+        assert job.problems
+        desired = plan(job, Children(), T0)
+        assert bool(desired.news) is (desired.status != job.status) is told
 
 
 @pytest.mark.parametrize("by", ["", "batch.paddlepaddle.org/paddle-operator"])

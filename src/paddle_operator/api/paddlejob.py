@@ -3,7 +3,7 @@
 import msgspec
 
 from paddle_operator.api.fitting import template_misfits
-from paddle_operator.api.policy_rules import rule_of, that_matter
+from paddle_operator.api.policy_rules import is_manager, rule_of, that_matter
 from paddle_operator.api.reading import Unfit, read
 from paddle_operator.api.rules import problems
 from paddle_operator.api.spec import (
@@ -42,6 +42,7 @@ __all__ = [
     "RoleStatus",
     "SchedulingPolicy",
     "Unfit",
+    "manager_of",
     "problems",
     "read_spec",
     "read_status",
@@ -82,6 +83,13 @@ def _part_by_part(raw: bytes) -> PaddleJobSpec:
     if wrong or spec is None:
         raise Unfit(wrong)
     return spec
+
+
+def manager_of(raw: bytes) -> str:
+    """Who looks after a job whose spec cannot be read as a whole; nobody where that cannot be read either."""
+    written = msgspec.json.decode(raw)
+    manager = written.get("managedBy") if isinstance(written, dict) else None
+    return manager if isinstance(manager, str) and is_manager(manager) else ""
 
 
 def read_status(raw: bytes) -> PaddleJobStatus:

@@ -37,8 +37,12 @@ def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
         fix = "be the index of a worker or a range of them, such as 0 or 0-3"
         yield f'spec.successPolicy.rules[0].succeededIndexes is "{indexes[:80]}", but must {fix}'
     manager = spec.managed_by
-    if manager and not (len(manager) <= LONGEST_MANAGER and re.fullmatch(MANAGER[1:-1], manager)):
+    if manager and not is_manager(manager):
         yield f'spec.managedBy is "{manager[:80]}", but must be a domain, a slash and a name: remove it'
+
+
+def is_manager(text: str) -> bool:
+    return len(text) <= LONGEST_MANAGER and re.fullmatch(MANAGER[1:-1], text) is not None
 
 
 def _failure_problems(policy: PodFailurePolicy) -> Iterator[str]:

@@ -8,6 +8,7 @@ from paddle_operator.api.paddlejob import (
     PaddleJobSpec,
     PaddleJobStatus,
     Unfit,
+    manager_of,
     read_spec,
     read_status,
 )
@@ -30,11 +31,11 @@ def job_view(stored: StoredJob, known: Job | None = None) -> Job:
     status = read_status(bytes(stored.status))
     metadata = stored.metadata
     if known and (known.uid, known.metadata.generation) == (metadata.uid, metadata.generation):
-        return Job(metadata, known.spec, status, known.problems)
+        return Job(metadata, known.spec, status, known.problems, known.managed_by)
     try:
         return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
     except Unfit as unfit:
-        return Job(stored.metadata, None, status, unfit.problems)
+        return Job(stored.metadata, None, status, unfit.problems, manager_of(bytes(stored.spec)))
 
 
 def kept_view(stored: StoredJob, known: Job | None = None) -> Job:

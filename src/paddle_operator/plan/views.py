@@ -23,6 +23,7 @@ class Job(msgspec.Struct, frozen=True):
     spec: PaddleJobSpec | None
     status: PaddleJobStatus
     problems: tuple[str, ...] = ()
+    managed_by: str = ""  # where there is no spec to ask: another's job is another's, also if it breaks our rules
 
     @property
     def key(self) -> Key:
@@ -38,8 +39,8 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def is_ours(self) -> bool:
-        """To look after; where the spec cannot be read, it is ours to say so."""
-        return self.spec is None or self.spec.managed_by in ("", MANAGER)
+        """To look after; where not even the manager can be read, it is ours to say so."""
+        return (self.spec.managed_by if self.spec else self.managed_by) in ("", MANAGER)
 
     @property
     def finished(self) -> bool:
