@@ -58,6 +58,12 @@ def test_patience_ends_at_its_last_instant() -> None:
     assert after((0, 134, 0), now=T0 + PATIENCE).status.phase == "Failed"
 
 
+@pytest.mark.parametrize(("ahead", "phase"), [(1, "Running"), (5, "Running"), (6, "Failed"), (3600, "Failed")])
+def test_a_node_whose_clock_is_ahead_does_not_keep_a_job_waiting(ahead: int, phase: str) -> None:
+    """Without a true time there is nothing to wait from: an hour ahead, the job would stand still for an hour."""
+    assert after((0, 134, ahead), now=T0).status.phase == phase
+
+
 def test_a_cause_that_comes_in_time_is_blamed_at_once() -> None:
     assert blamed(after((0, 134, 0), (1, 1, 1), now=T0 + 2 * SECONDS)) == "mnist-worker-1"
 

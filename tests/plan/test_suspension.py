@@ -83,6 +83,13 @@ def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> No
     assert life.told.count("Suspended") == 1
 
 
+@pytest.mark.parametrize("clean", [None, "Always", "Never", "OnFailure", "OnCompletion"])
+def test_whatever_the_clean_policy_says_nothing_of_a_suspended_job_is_kept(clean: str | None) -> None:
+    """KF-C1: that policy is about finished jobs."""
+    life = suspended(a_life(a_job(ps=1, workers=2, intranet="Service", clean=clean)))
+    assert (life.status.phase, life.pods, life.services, life.config_maps) == ("Suspended", {}, {}, {})
+
+
 def test_no_pod_goes_twice_while_it_takes_its_time() -> None:
     job = a_job(workers=3, policies=SUSPENDED)
     job = told_so(job, plan(job, running(job), T0).status)

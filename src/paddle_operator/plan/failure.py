@@ -65,10 +65,13 @@ def _finished(pod: PodView) -> float:
 
 
 def waits_for_cause(failed: list[PodView], now: datetime) -> datetime | None:
-    """Until when to wait for somebody to blame, where only victims are known so far."""
+    """Until when to wait for somebody to blame, where only victims are known so far.
+
+    Their times are by the clocks of their nodes: by one that is far ahead nobody waits.
+    """
     first = min((pod.finished_at for pod in failed if pod.finished_at), default=None)
     until = first + PATIENCE if first else None
-    return until if until and now < until else None
+    return until if until and now < until <= now + 2 * PATIENCE else None
 
 
 def told(pod: PodView) -> str:
