@@ -20,6 +20,7 @@ LONGEST_RETRY_SECONDS = 60.0
 RETRIES_PER_SECOND = 50.0  # of all keys together, so that a thousand failing keys are no storm
 RETRIES_AT_ONCE = 100
 RELIST_SHARE = 8
+SOON_SECONDS = 60.0  # who sleeps for longer waits for a deadline, and is no work until then
 
 
 class Lane(Enum):
@@ -40,6 +41,7 @@ class Queue(Generic[K]):
         self._in_work: dict[K, float] = {}  # key -> taken at
         self._again: dict[K, Lane] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
+        self._soon: set[K] = set()  # those of them that were set for a short time
         self._failures: dict[K, int] = {}
         self._retry_slot_at = 0.0
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -52,8 +54,8 @@ class Queue(Generic[K]):
 
     @property
     def busy(self) -> int:
-        """How many keys wait, for their turn or for their time, or are in work."""
-        return len(self) + len(self._timers) + len(self._in_work)
+        """How many keys wait, for their turn or for a time that is near, or are in work."""
+        return len(self) + len(self._soon) + len(self._in_work)
 
     def add(self, key: K, lane: Lane = Lane.LIVE) -> None:
         """Never waits. A key that waits already keeps its place, unless the new lane is faster."""
@@ -86,6 +88,7 @@ class Queue(Generic[K]):
                 return
             earlier[1].cancel()
         self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))
+        (self._soon.add if seconds <= SOON_SECONDS else self._soon.discard)(key)
 
     def retry(self, key: K) -> float:
         """Add the key after its own back-off and not before the queue's turn; returns the seconds until then."""
@@ -131,6 +134,7 @@ class Queue(Generic[K]):
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._soon.clear()
         while self._takers:
             self._wake_one()
 
@@ -152,6 +156,7 @@ class Queue(Generic[K]):
 
     def _timer_rang(self, key: K, lane: Lane) -> None:
         del self._timers[key]
+        self._soon.discard(key)
         self.add(key, lane)
 
     def _wake_one(self) -> None:
