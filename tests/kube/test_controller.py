@@ -41,6 +41,43 @@ async def test_a_pass_that_names_an_instant_is_woken_then() -> None:
     assert passes == 2
 
 
+async def test_who_need_not_be_woken_any_more_is_not_remembered() -> None:
+    """A job that is gone need not be kept in mind until the deadline that it had."""
+    clock, answers, passes = FakeClock(), [timedelta(days=7), None], 0
+
+    async def reconcile(key: str) -> datetime | None:
+        nonlocal passes
+        answer = answers[passes]
+        passes += 1
+        return clock.now() + answer if answer else None
+
+    async with running(reconcile, clock) as queue:
+        queue.add("a")
+        await settled()
+        assert queue.asleep == 1
+        queue.add("a")
+        await settled()
+        assert (queue.asleep, passes) == (0, 2)
+        await clock.advance(8 * 86_400)
+    assert passes == 2
+
+
+async def test_a_change_that_came_during_a_pass_is_looked_at_though_the_pass_wants_no_waking() -> None:
+    clock, passes = FakeClock(), 0
+
+    async def reconcile(key: str) -> datetime | None:
+        nonlocal passes
+        passes += 1
+        if passes == 1:
+            queue.add_after("a", 0.5)
+        return None
+
+    async with running(reconcile, clock) as queue:
+        queue.add("a")
+        await clock.advance(1)
+    assert passes == 2
+
+
 @pytest.mark.parametrize(
     ("error", "level"),
     [

@@ -67,6 +67,7 @@ class Controller(Generic[K]):
             self.queue.forget(key)
             if wake_at is None:
                 self._metrics.success.inc()
+                self.queue.let_sleep(key)
             else:
                 self._metrics.requeue_after.inc()
                 self.queue.add_after(key, (wake_at - self._clock.now()).total_seconds())

@@ -57,6 +57,11 @@ class Queue(Generic[K]):
         """How many keys wait, for their turn or for a time that is near, or are in work."""
         return len(self) + len(self._soon) + len(self._in_work)
 
+    @property
+    def asleep(self) -> int:
+        """How many keys are to be woken at a time."""
+        return len(self._timers)
+
     def add(self, key: K, lane: Lane = Lane.LIVE) -> None:
         """Never waits. A key that waits already keeps its place, unless the new lane is faster."""
         if self._closed:
@@ -89,6 +94,13 @@ class Queue(Generic[K]):
             earlier[1].cancel()
         self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))
         (self._soon.add if seconds <= SOON_SECONDS else self._soon.discard)(key)
+
+    def let_sleep(self, key: K) -> None:
+        """No deadline is ahead any more, though there was one: of jobs that end early, thousands would be kept in mind
+        until theirs. A short time may be about something that has just happened, and stays.
+        """
+        if key in self._timers and key not in self._soon:
+            self._timers.pop(key)[1].cancel()
 
     def retry(self, key: K) -> float:
         """Add the key after its own back-off and not before the queue's turn; returns the seconds until then."""
