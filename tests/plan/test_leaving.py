@@ -43,6 +43,12 @@ def test_a_grace_that_was_cut_short_is() -> None:
     assert leaves_at(T0 + 10 * SECONDS, known, grace=5) == T0 + 15 * SECONDS
 
 
+def test_a_pod_that_was_given_up_and_is_still_there_is_not_given_up_again_and_again() -> None:
+    """A finalizer holds it, and another delete would change nothing but be told once more."""
+    known = left(T0)
+    assert left(T0 + 90 * SECONDS, known, grace=0).leaves_at is None
+
+
 def test_another_pod_of_its_name_has_a_time_of_its_own() -> None:
     known = left(T0)
     assert leaves_at(T0 + timedelta(hours=1), known, uid="q") == T0 + timedelta(hours=1, seconds=30)
