@@ -142,9 +142,7 @@ def leaving_view(pod: Pod, known: PodView | None, now: datetime) -> PodView:
     """
     view = pod_view(pod)
     assert view.leaves_at
-    if (
-        not pod.metadata.deletion_grace_period_seconds
-    ):  # no kubelet is waited for any more: somebody's finalizer holds it
+    if not pod.metadata.deletion_grace_period_seconds:  # no kubelet is waited for: somebody's finalizer holds it
         return msgspec.structs.replace(view, leaves_at=None)
     leaves_at = max(view.leaves_at, now + timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
     if known and known.uid == view.uid and known.leaves_at:
