@@ -134,12 +134,11 @@ def test_a_namespace_whose_name_looks_like_a_number_is_a_name(helm: Path) -> Non
     assert ("Deployment", "456", MANAGER[2]) in found
 
 
-def test_a_service_monitor_brings_its_service(helm: Path) -> None:
+def test_a_service_monitor_brings_its_service_and_both_are_those_of_config(helm: Path) -> None:
     found = rendered(helm, "metrics.serviceMonitor.enabled=true")
-    assert {
-        ("Service", "paddle-system", f"{MANAGER[2]}-metrics"),
-        ("ServiceMonitor", "paddle-system", MANAGER[2]),
-    } <= set(found)
+    for name in ("service.yaml", "service_monitor.yaml"):
+        for place, each in objects((ROOT / "config/prometheus" / name).read_text()).items():
+            assert found[place] == each
 
 
 @pytest.mark.timeout(240)
