@@ -64,6 +64,12 @@ def test_for_several_namespaces_it_has_a_role_in_each_and_nothing_cluster_wide(h
     assert "--namespace=team-a,team-b" in arguments_of(found[MANAGER])
 
 
+def test_two_releases_for_two_namespaces_share_no_object(helm: Path) -> None:
+    """Helm would refuse the second, or the first one's end would take it along."""
+    here, there = (rendered(helm, f"controllernamespace={team}", f"jobnamespace={team}") for team in ("here", "there"))
+    assert here.keys() & there.keys() == set()
+
+
 SETTINGS: dict[str, tuple[str, Any]] = {
     "scheduling=volcano": ("args", "--scheduling=volcano"),
     "etcdServer=etcd:2379": ("args", "--etcd-server=etcd:2379"),
