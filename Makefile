@@ -60,7 +60,7 @@ generate: environment ## write CRDs and the API reference anew from the types
 	@$(BIN)/python -m tools.generate
 
 e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/e2e.md
-	$(BIN)/pytest -p no:randomly e2e
+	$(BIN)/pytest -p no:randomly --timeout=0 e2e  # E2E_PATIENCE_SECONDS bounds each wait, and the namespace is to be removed
 
 manifests: programs ## write deploy/ anew from config/
 	@$(BIN)/python -m tools.manifests

@@ -61,18 +61,29 @@ class Cluster:
             if not any(argument.startswith("--namespace=") for argument in container.get("args", []))
         ]
 
+    def nodes_with_room(self) -> int:
+        """Those that take any pod: not cordoned, and without a taint that keeps pods away."""
+        found = json.loads(self.says("get", "nodes", "--output=json"))["items"]
+        keeps_away = {"NoSchedule", "NoExecute"}
+        return sum(
+            not each["spec"].get("unschedulable")
+            and not any(taint["effect"] in keeps_away for taint in each["spec"].get("taints", []))
+            for each in found
+        )
+
     def pods_of(self, job: str) -> dict[str, Manifest]:
         found: list[Manifest] = json.loads(self.says("get", "pods", "--output=json"))["items"]
         return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["name"].startswith(f"{job}-")}
 
 
-def operator(namespace: str, image: str, *more_arguments: str) -> list[Manifest]:
+def operator(namespace: str, image: str, *more_arguments: str, replicas: int = 1) -> list[Manifest]:
     """The manifest of the README with another namespace and another image; the namespace itself is ours already."""
     text = OPERATOR.read_text().replace("paddle-system", namespace)
     found: list[Manifest] = [each for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
     for each in found:
         if each["kind"] == "Deployment":
             (container,) = each["spec"]["template"]["spec"]["containers"]
+            each["spec"]["replicas"] = replicas
             container["image"] = image
             container["args"] += more_arguments
     return found

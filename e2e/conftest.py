@@ -27,6 +27,7 @@ def cluster() -> Iterator[Cluster]:
             f"{', '.join(watching)} would take the suite's jobs for its own: stop it first, or use another cluster"
         )
     made.says("apply", "--server-side", "--force-conflicts", f"--filename={CRD}")
+    made.wait(f"--filename={CRD}", "condition=Established")  # before that there is no such kind to kubectl
     made.says("create", "namespace", made.namespace)
     try:
         yield made
@@ -38,7 +39,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Iterator[Cluster]:
     """With the operator at work: its Deployment, or a process of ours in its stead."""
-    cluster.apply(*operator(cluster.namespace, CONTROLLER_IMAGE))
+    cluster.apply(*operator(cluster.namespace, CONTROLLER_IMAGE, replicas=0 if AS_PROCESS else 1))
     if not AS_PROCESS:
         cluster.wait(f"deployment/{MANAGER}", "condition=Available")
         yield cluster

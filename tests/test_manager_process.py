@@ -95,6 +95,22 @@ def test_flags_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str]
     assert "write FIRST,LAST, such as 35000,65000" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("written", [",", " ", "team-a,,team-b", "Team_A", "team-a team-b"])
+def test_no_slip_of_the_pen_makes_it_look_after_every_namespace_or_none(
+    written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([f"--namespace={written}"])
+    assert "is no name of a namespace: write one, or several as a,b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [([], ("",)), (["--namespace="], ("",)), (["--namespace=a, b,a"], ("a", "b"))]
+)
+def test_jobs_are_those_of_one_namespace_of_several_or_of_all(written: list[str], meant: tuple[str, ...]) -> None:
+    assert parser().parse_args(written).namespace == meant
+
+
 def test_every_flag_of_the_readme_is_known() -> None:
     flags = parser().parse_args(
         [

@@ -6,6 +6,7 @@
 import argparse
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 LEASE = "b2a304f2.paddlepaddle.org"  # the Go operator's: while it is replaced, only one of the two works
 REPORTER = "paddle-operator"
 FORMATS = {"text": TextLines, "json": JsonLines}
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -81,8 +83,14 @@ def yes_or_no(text: str) -> bool:
 
 
 def namespaces(text: str) -> tuple[str, ...]:
-    """The empty one stands for all of them."""
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) or ("",)
+    """The empty one stands for all of them; only who writes nothing means that."""
+    names = [name.strip() for name in text.split(",")] if text else [""]
+    for name in names:
+        if text and not NAMESPACE.fullmatch(name):
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is no name of a namespace: write one, or several as a,b; leave the flag out for all"
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def port_range(text: str) -> range:

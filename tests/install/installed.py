@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -62,12 +62,12 @@ async def look_for_kinds(plane: ControlPlane) -> None:
 
 
 @asynccontextmanager
-async def manager_of(kubeconfig: Path, *arguments: str) -> AsyncIterator[int]:
+async def manager_of(kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None) -> AsyncIterator[int]:
     """The process, until it is left; gives the port of its metrics."""
     health, metrics = free_ports(2)
     command = [sys.executable, "-m", "paddle_operator.manager", f"--kubeconfig={kubeconfig}", *arguments]
     command += [f"--health-probe-bind-address={LOOPBACK}:{health}", f"--metrics-bind-address={LOOPBACK}:{metrics}"]
-    process = await asyncio.create_subprocess_exec(*command)
+    process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
         yield metrics
         assert process.returncode is None, f"the operator ended by itself with code {process.returncode}"

@@ -64,6 +64,12 @@ def test_for_several_namespaces_it_has_a_role_in_each_and_nothing_cluster_wide(h
     assert "--namespace=team-a,team-b" in arguments_of(found[MANAGER])
 
 
+def test_two_releases_for_two_namespaces_share_no_object(helm: Path) -> None:
+    """Helm would refuse the second, or the first one's end would take it along."""
+    here, there = (rendered(helm, f"controllernamespace={team}", f"jobnamespace={team}") for team in ("here", "there"))
+    assert here.keys() & there.keys() == set()
+
+
 SETTINGS: dict[str, tuple[str, Any]] = {
     "scheduling=volcano": ("args", "--scheduling=volcano"),
     "etcdServer=etcd:2379": ("args", "--etcd-server=etcd:2379"),
@@ -115,6 +121,10 @@ def fields(part: Any, name: str) -> list[Any]:
         "nosuch=1",
         "log.level=loud",
         "metrics.bindAddress=9090",
+        r"jobnamespace=\,",
+        "jobnamespace=Team_A",
+        "jobnamespace=null",
+        "metrics.serviceMonitor.interval=often",
     ],
 )
 def test_a_wrong_value_is_refused_before_anything_is_installed(helm: Path, wrong: str) -> None:
@@ -127,19 +137,34 @@ def test_a_service_monitor_of_metrics_that_are_not_served_is_refused(helm: Path)
         rendered(helm, "metrics.serviceMonitor.enabled=true", "metrics.bindAddress=0")
 
 
-def test_a_namespace_whose_name_looks_like_a_number_is_a_name(helm: Path) -> None:
-    written = "--set-string=jobnamespace=123,controllernamespace=456"
+def test_a_name_that_looks_like_a_number_is_a_name(helm: Path) -> None:
+    written = "--set-string=jobnamespace=123,controllernamespace=456,serviceAccount.name=7,metrics.tlsSecret=8"
     found = objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", written))
     assert ("Role", "123", "paddle-manager-role") in found
     assert ("Deployment", "456", MANAGER[2]) in found
+    (account,) = (name for kind, _, name in found if kind == "ServiceAccount")
+    (binding,) = (each for (kind, place, _), each in found.items() if (kind, place) == ("RoleBinding", "123"))
+    pod = found["Deployment", "456", MANAGER[2]]["spec"]["template"]["spec"]
+    named = (
+        account,
+        binding["subjects"][0]["name"],
+        pod["serviceAccountName"],
+        pod["volumes"][0]["secret"]["secretName"],
+    )
+    assert named == ("7", "7", "7", "8")
 
 
-def test_a_service_monitor_brings_its_service(helm: Path) -> None:
+def test_every_way_to_write_how_often_prometheus_looks_is_taken(helm: Path) -> None:
+    settings = "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=1m30s"
+    (monitor,) = (each for (kind, _, _), each in rendered(helm, *settings).items() if kind == "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0]["interval"] == "1m30s"
+
+
+def test_a_service_monitor_brings_its_service_and_both_are_those_of_config(helm: Path) -> None:
     found = rendered(helm, "metrics.serviceMonitor.enabled=true")
-    assert {
-        ("Service", "paddle-system", f"{MANAGER[2]}-metrics"),
-        ("ServiceMonitor", "paddle-system", MANAGER[2]),
-    } <= set(found)
+    for name in ("service.yaml", "service_monitor.yaml"):
+        for place, each in objects((ROOT / "config/prometheus" / name).read_text()).items():
+            assert found[place] == each
 
 
 @pytest.mark.timeout(240)

@@ -12,7 +12,7 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from tests.install.installed import CRD, ROOT, look_for_kinds
 
-ENDS_WELL = ("ps-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
+ENDS_WELL = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
 FAILS = ("clean-*-worker-1", "retried-worker-0")
 
 
@@ -40,4 +40,4 @@ async def test_the_suite_for_real_clusters_passes_where_nodes_play_its_programs(
         )
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
-    assert "14 passed, 1 skipped" in output.decode()
+    assert "18 passed, 1 skipped" in output.decode()

@@ -159,7 +159,7 @@ async def of_a_gang(cast: Cast) -> None:
     """A PodGroup made, changed with the job, and removed with its suspension."""
     key = Key(NAMESPACE, "gang")
     await cast.submit(a_job("gang", workers=2))
-    await cast.jobs.until("gang", lambda job: "CreatingGang" in str(job.status))
+    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=create", "--timeout=30s")
     await cast.client.merge(WHOLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
     await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=jsonpath={.spec.minMember}=3")
     await cast.client.merge(WHOLE_JOBS, key, {"spec": {"suspend": True}})

@@ -1,16 +1,21 @@
 """A namespace that enforces `restricted`, and people with Kubernetes' own roles."""
 
 import asyncio
+import json
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.errors import TooManyRequests
 from paddle_operator.kube.manager import DRAIN_SECONDS, LAST_EVENTS_SECONDS
+from paddle_operator.kube.objects import PODS, Key
 from testbed.control_plane import ControlPlane
 from testbed.followed import followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
+from testbed.ports import LOOPBACK
 from testbed.request import RequestError
 from tests.install.installed import (
     CLUSTER_WIDE,
@@ -56,6 +61,74 @@ async def test_in_a_restricted_namespace_the_operator_runs_and_so_does_what_it_m
                 await client.create(WHOLE_JOBS, job)
             for name in ("by-address", "by-name"):
                 await jobs.until(name, lambda job: job.phase == "Completed", within_seconds=60)
+
+
+@pytest.mark.timeout(180)
+async def test_nothing_secret_is_in_the_log_an_event_a_status_or_a_metric(plane: ControlPlane, tmp_path: Path) -> None:
+    """Also not where a pod is refused, and with every line of the log."""
+    await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
+    await plane.kubectl("label", "namespace", "paddle-system", ENFORCE)
+    kubeconfig = await kubeconfig_of_account(plane, tmp_path)
+    (account,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
+    (tmp_path / "token").write_text("of-those-who-watch")
+    password = {"env": [{"name": "PASSWORD", "value": "of-a-template"}]}
+    templates = {"runs": a_template(securityContext=RESTRICTED, **password), "refused": a_template(**password)}
+    protected = ["--log-level=debug", f"--metrics-token-file={tmp_path / 'token'}"]
+    async with Client(plane.connection()) as client, HollowNodes(client, count=2):
+        with (tmp_path / "log").open("wb") as log:
+            async with (
+                followed(client, WHOLE_JOBS, Scope("paddle-system")) as jobs,
+                manager_of(kubeconfig, "--namespace=paddle-system", *protected, log=log) as port,
+            ):
+                for name, template in templates.items():
+                    job = with_template(a_job(name, workers=2), template)
+                    job["metadata"]["namespace"] = "paddle-system"
+                    await client.create(WHOLE_JOBS, job)
+                await jobs.until("runs", lambda job: job.phase == "Running", within_seconds=60)
+                refused = await jobs.until("refused", lambda job: "violates PodSecurity" in str(job.status))
+                header = {"Authorization": "Bearer of-those-who-watch"}
+                url = f"http://{LOOPBACK}:{port}/metrics"
+                async with aiohttp.ClientSession(headers=header) as session, session.get(url) as reply:
+                    figures = await reply.text()
+    events = await plane.kubectl("-n", "paddle-system", "get", "events", "-o", "yaml")
+    lines = (tmp_path / "log").read_text()
+    assert "asked" in lines
+    assert "violates PodSecurity" in events
+    assert 'paddlejobs{phase="Running"} 1.0' in figures
+    for secret in (account, "of-those-who-watch", "of-a-template"):
+        for told in (lines, events, str(refused.status), figures):
+            assert secret not in told
+
+
+@pytest.mark.timeout(180)
+async def test_a_drain_takes_the_only_replica_and_of_two_one_after_the_other(plane: ControlPlane) -> None:
+    await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
+    manager, budget = f"deployment/{MANAGER[2]}", f"poddisruptionbudget/{MANAGER[2]}"
+
+    async def kubectl(*arguments: str) -> None:
+        await plane.kubectl("-n", "paddle-system", *arguments)
+
+    async def replicas() -> list[Key]:
+        """So many as there are to be, and the budget has counted them."""
+        await kubectl("rollout", "status", manager, "--timeout=60s")
+        await kubectl("wait", budget, "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=60s")
+        return [
+            pod.key
+            for pod in await client.list_all(PODS, Scope("paddle-system"))
+            if not pod.metadata.deletion_timestamp
+        ]
+
+    async with Client(plane.connection()) as client, HollowNodes(client, count=2):
+        (only,) = await replicas()
+        await client.evict(only)
+        await kubectl("scale", manager, "--replicas=2")
+        await kubectl("wait", manager, "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s")
+        first, second = await replicas()
+        nodes = (await plane.kubectl("get", "nodes", "-o", "name")).split()
+        await kubectl("cordon", *nodes)  # so that no other can take the place of the first
+        await client.evict(first)
+        with pytest.raises(TooManyRequests, match="disruption budget"):
+            await client.evict(second)
 
 
 def test_kubelet_gives_the_operator_the_time_that_it_takes_to_end_in_peace() -> None:

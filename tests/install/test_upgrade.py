@@ -68,8 +68,8 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
         arguments = arguments_of(objects(manifest.read_text())[MANAGER])
         async with manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
             await stage.until("simple", lambda job: job.status.get("ready") == "3/3")
+            await stage.until("simple", lambda job: FINALIZER not in job.metadata.finalizers)  # after the status
             assert uids(await stage.pods()) == pods
-            assert FINALIZER not in (await stage.job("simple")).metadata.finalizers
             await stage.exits("simple-worker-*")
             await stage.phase("simple", "Completed")
 

@@ -1,5 +1,6 @@
 """Whoever watches over the process gets true answers, in the words that dashboards know."""
 
+import asyncio
 import os
 import re
 import ssl
@@ -170,3 +171,33 @@ async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_
         token.write_text("second\n")
         assert await asked(address, Authorization="Bearer first") == 401
         assert await asked(address, Authorization="Bearer second") == 200
+
+
+async def test_a_token_of_any_bytes_is_a_wrong_one_and_no_defect(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("right")
+    async with serving("0", LOOPBACK, nothing, nothing, Protection(token=tmp_path / "token")) as [address]:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: operator\r\nAuthorization: Bearer \xff\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (Protection(Path("certificate.pem"), Path("missing.pem")), "missing.pem"),
+        (Protection(Path("certificate.pem"), Path("anothers.pem")), "anothers.pem"),
+        (Protection(Path("missing.pem")), "missing.pem"),
+        (Protection(token=Path("missing")), "missing"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_named_at_the_start_and_not_when_somebody_asks(
+    wrong: Protection, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_certificate(tmp_path, trustme.CA())
+    trustme.CA().issue_cert("127.0.0.1").private_key_pem.write_to_path("anothers.pem")
+    with pytest.raises(OSError, match=named):
+        async with serving("0", LOOPBACK, nothing, nothing, wrong):
+            pass

@@ -3,11 +3,19 @@
 When the obstacle goes, the job goes on by itself.
 """
 
+import asyncio
+import ssl
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from aiohttp import web
 
+from paddle_operator.kube.errors import Forbidden
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
 from tests.stories.embedded import embedded_stage
@@ -17,6 +25,7 @@ from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
 NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
+WEBHOOKS = Resource("apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", Object, namespaced=False)
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
@@ -223,3 +232,60 @@ async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_pa
             await stage.delete(WHOLE_JOBS, "first")
         job = await stage.phase("second", "Running")
         assert job.status["hostPort"] == 35000
+
+
+@asynccontextmanager
+async def pods_denied(stage: Stage, reason: str) -> AsyncIterator[None]:
+    """By a webhook that gives its whole sentence as the reason, as those made with controller-runtime long did."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+
+    async def deny(request: web.Request) -> web.Response:
+        uid = (await request.json())["request"]["uid"]
+        verdict = {"uid": uid, "allowed": False, "status": {"code": 403, "reason": reason}}
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": verdict})
+
+    app = web.Application()
+    app.router.add_post("/", deny)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    ((host, port),) = runner.addresses
+    name = f"{stage.namespace}.example.com"
+    webhook = {
+        "name": name,
+        "clientConfig": {
+            "url": f"https://{host}:{port}/",
+            "caBundle": b64encode(authority.cert_pem.bytes()).decode(),
+        },
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    await stage.client.create(WEBHOOKS, {"metadata": {"name": name}, "webhooks": [webhook]})
+    try:
+        async with asyncio.timeout(60):
+            while not await denied(stage):
+                await asyncio.sleep(0.1)  # the API server takes its webhooks from a cache
+        yield
+    finally:
+        await stage.client.delete(WEBHOOKS, Key("", name))
+        await runner.cleanup()
+
+
+async def denied(stage: Stage) -> bool:
+    pod = {"metadata": {"name": "any", "namespace": stage.namespace}, **a_template()}
+    try:
+        await stage.client.create(WHOLE_PODS, pod, dry_run=True)
+    except Forbidden:
+        return True
+    return False
+
+
+async def test_a_webhook_that_denies_pods_is_quoted_and_its_sentence_is_no_reason(stage: Stage) -> None:
+    """The reason is a label of a metric, and an event with one of more than 128 characters is not taken."""
+    sentence = f"pod 4711 has no owner whom the policy knows; {'see the handbook; ' * 8}"
+    async with pods_denied(stage, sentence):
+        await stage.submit(a_job(workers=2))
+        await hindered(stage, "Forbidden", "denied the request", "whom the policy knows")

@@ -37,6 +37,6 @@
 
 {{- define "paddle-operator.subject" -}}
 - kind: ServiceAccount
-  name: {{ .Values.serviceAccount.name }}
+  name: {{ .Values.serviceAccount.name | quote }}
   namespace: {{ .Values.controllernamespace | quote }}
 {{- end -}}

@@ -314,7 +314,8 @@ class PaddleJobs:
                 return True
             created = there
         except (Forbidden, Invalid, NotFound) as error:
-            reason = "QuotaExceeded" if "exceeded quota" in error.status.message else error.status.reason or "Refused"
+            # Not the status' own reason: a webhook may have put whole sentences there, and this is a label of a metric.
+            reason = "QuotaExceeded" if "exceeded quota" in error.status.message else type(error).__name__
             self._refused(memory, place, reason, error.status.message, job)
             return False
         finally:

@@ -169,7 +169,7 @@ class Informer(Generic[T, V]):
                         relist = self._take_initial(relist, change)
                     else:
                         self._take(change)
-                self._metrics.objects.set(len(self.store))
+                self._metrics.holds(len(self.store))
                 taken += len(batch)
                 if taken >= CHANGES_A_TURN:
                     taken = 0
@@ -215,7 +215,7 @@ class Informer(Generic[T, V]):
     def _finish(self, relist: Relist[V], version: int) -> None:
         relist.finish(version)
         self._listed = True
-        self._metrics.objects.set(len(self.store))
+        self._metrics.holds(len(self.store))
         self._report(None)
         self._synced.set()
         if self.absent:
@@ -230,7 +230,7 @@ class Informer(Generic[T, V]):
         self._listed = False
         for had in tuple(self.store):
             self.store.remove(had.key, had.uid, Lane.RELIST)
-        self._metrics.objects.set(len(self.store))
+        self._metrics.holds(len(self.store))
         self._report(None)  # it is an answer
         self._synced.set()
         if news:

@@ -31,7 +31,7 @@ _requests = Counter(
 _relists = Counter("informer_relists", "Full lists of a kind.", ["resource"], registry=REGISTRY)
 _unreadable = Counter("informer_unreadable", "Objects that did not fit their type.", ["resource"], registry=REGISTRY)
 _changes = Counter("informer_changes", "Changes that reached a cache.", ["resource"], registry=REGISTRY)
-_objects = Gauge("informer_objects", "Objects in a cache.", ["resource"], registry=REGISTRY)
+_objects = Gauge("informer_objects", "Objects in the caches.", ["resource"], registry=REGISTRY)
 _events_dropped = Counter("events_dropped", "Events lost because too many waited.", registry=REGISTRY)
 _leading = Gauge("leader_election_master_status", "1 while this process holds the lease.", ["name"], registry=REGISTRY)
 
@@ -94,7 +94,13 @@ class InformerMetrics:
         self.relists = _relists.labels(resource)
         self.unreadable = _unreadable.labels(resource)
         self.changes = _changes.labels(resource)
-        self.objects = _objects.labels(resource)
+        self._objects = _objects.labels(resource)
+        self._held = 0
+
+    def holds(self, count: int) -> None:
+        """So many objects are in this cache; there may be one of the same kind for each namespace, and they add up."""
+        self._objects.inc(count - self._held)
+        self._held = count
 
 
 class ControllerMetrics:

@@ -60,7 +60,11 @@ class _Certificate:
     def _load(self) -> None:
         if (changed_at := self._certificate.stat().st_mtime) != self._loaded_at:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self._certificate, self._key)
+            try:
+                context.load_cert_chain(self._certificate, self._key)
+            except OSError as problem:  # OpenSSL names no file
+                files = f"{self._certificate} with the key {self._key or 'in it'}"
+                raise OSError(f"the certificate {files} cannot be used: {problem.strerror or problem}") from None
             self._newest, self._loaded_at = context, changed_at
 
     def _greet(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
@@ -73,8 +77,10 @@ class _Certificate:
 
 class _Figures:
     def __init__(self, protection: Protection) -> None:
-        """Raises OSError where a certificate cannot be read."""
+        """Raises OSError where a certificate or the token cannot be read."""
         self._protection = protection
+        if protection.token:
+            protection.token.read_text()  # or each who asks would be told of a defect, and nobody of the file
         self.certificate = _Certificate(protection.certificate, protection.key) if protection.certificate else None
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -84,7 +90,8 @@ class _Figures:
 
     def _knows(self, request: web.Request, token: Path) -> bool:
         known = f"Bearer {token.read_text().strip()}"
-        return hmac.compare_digest(request.headers.get("Authorization", "").encode(), known.encode())
+        told = request.headers.get("Authorization", "").encode(errors="surrogateescape")  # anybody may send any bytes
+        return hmac.compare_digest(told, known.encode())
 
 
 def _listener(address: str) -> tuple[str | None, int]:
@@ -107,7 +114,8 @@ async def serving(
 ) -> AsyncIterator[list[Address]]:
     """Serve probes and metrics, and tell where; an address of "0" serves nothing.
 
-    Raises ValueError for what is no address, OSError where it cannot be listened on or a certificate cannot be read.
+    Raises ValueError for what is no address, OSError where it cannot be listened on, or where a file of the protection
+    cannot be used.
     """
     told = _Figures(protection or Protection())
     probes, figures = web.Application(), web.Application()
