@@ -29,7 +29,7 @@ from testbed.request import RequestError, send
 CHECKOUT = Path(__file__).parent.parent
 CRD_NAME = f"{PLURAL}.{GROUP}"
 END_SECONDS = 5.0
-LEADS_SECONDS = 30.0
+LEADS_SECONDS = 100.0
 DELETE_TRIES = 5  # many pods may take longer than a request may; each try goes on with those that are left
 
 Told = dict[str, float]

@@ -122,6 +122,15 @@ class When:
 
         return self._add(fault, times)
 
+    def hold(self, until: asyncio.Event, *, times: int | None = None) -> Rule:
+        """The request reaches the server when the test says so."""
+
+        async def fault(exchange: Exchange) -> web.StreamResponse:
+            await until.wait()
+            return await pass_on(exchange)
+
+        return self._add(fault, times)
+
     def delay_answer(self, seconds: float, *, times: int | None = None) -> Rule:
         """The server acts at once, and its answer comes late."""
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 WORKERS = 32
 RENEW_SECONDS = 4.0
-SCHEDULABLE_WITHIN_SECONDS = 30.0
+SCHEDULABLE_WITHIN_SECONDS = 100.0
 POLL_SECONDS = 0.05
 NODE_NETWORK = ipaddress.IPv4Network("198.18.0.0/16")  # for benchmarks (RFC 2544): nothing answers there
 POD_NETWORK = ipaddress.IPv4Network("10.128.0.0/9")  # not the bed's Services, which have 10.96.0.0/16

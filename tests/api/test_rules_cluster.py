@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from paddle_operator.api.paddlejob import Unfit
@@ -174,7 +174,13 @@ def with_restarts(template: Written, policy: str | None) -> Written:
 
 def test_the_api_server_and_we_refuse_the_same_jobs(control_plane: ControlPlane, paddlejob_crd: None) -> None:
     # Not shrunk: each try is a batch, and what differs is told of each job by itself.
-    @settings(max_examples=BATCHES, deadline=None, database=None, phases=[Phase.generate])
+    @settings(
+        max_examples=BATCHES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.lists(JOBS, min_size=BATCH, max_size=BATCH))
     def same(jobs: list[tuple[Written, str]]) -> None:
         for (spec, name), theirs in zip(jobs, asyncio.run(asked(control_plane, jobs)), strict=True):

@@ -55,6 +55,6 @@ async def test_the_figures_of_later_lives_are_those_of_the_range_file(control_pl
     async def beds() -> AsyncIterator[Bed]:
         yield await Bed.live(control_plane, (NAMESPACE,), Progress())
 
-    samples = await restart(beds, Shape(jobs=1, workers=3), 1, runs_seconds=4.0) | await kept(beds, 3, 1)
+    samples = await restart(beds, Shape(jobs=1, workers=3), 1, runs_seconds=15.0) | await kept(beds, 3, 1)
     assert samples.keys() == {name for name in ranges() if name.startswith(OF_LIVES)}
     assert samples["restart_delete_requests"] == [1.0]

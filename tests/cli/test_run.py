@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.paddlejob import EXAMPLES, Paddlejob, processes_of
+from tests.support.paddlejob import EXAMPLES, SOON_SECONDS, Paddlejob, processes_of
 from tests.support.programs import a_program
 
 HELLO = 'print("hello"); print(\'PADDLE_RESULT {"accuracy": 0.5}\')'
@@ -119,6 +119,7 @@ async def test_a_job_that_can_never_start_is_not_waited_for(
 async def test_a_job_that_was_under_way_before_is_left_so_by_ctrl_c(paddlejob: Paddlejob, tmp_path: Path) -> None:
     arguments = a_program(tmp_path, FOR_EVER)
     await paddlejob("run", "--detach", *arguments)
+    await paddlejob.runs("tiny")
     async with paddlejob.started("run", *arguments) as process:
         assert process.stdout
         while b"| started" not in await process.stdout.readline():
@@ -138,7 +139,8 @@ async def test_a_rehearsal_shows_what_would_be_applied_and_keeps_nothing(paddlej
 
 async def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(paddlejob: Paddlejob, tmp_path: Path) -> None:
     handles = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(0)))\n"
-    async with paddlejob.started("run", *a_program(tmp_path, handles + FOR_EVER)) as process:
+    grace = ["--set", "worker.template.spec.terminationGracePeriodSeconds=100"]
+    async with paddlejob.started("run", *a_program(tmp_path, handles + FOR_EVER), *grace) as process:
         assert process.stdout
         while b"| started" not in await process.stdout.readline():
             pass
@@ -159,7 +161,7 @@ async def test_output_that_nobody_reads_ends_the_command_without_a_complaint(
         await process.stdout.readline()
         process.stdout._transport.close()  # type: ignore[attr-defined]
         assert process.stderr
-        errors = await asyncio.wait_for(process.stderr.read(), 60)
+        errors = await asyncio.wait_for(process.stderr.read(), SOON_SECONDS)
         await process.wait()
     assert (process.returncode, b"Traceback" in errors, b"ignored" in errors) == (141, False, False), errors
 
@@ -176,7 +178,7 @@ async def test_ctrl_c_twice_does_not_wait_for_the_grace(paddlejob: Paddlejob, tm
         process.send_signal(signal.SIGINT)
         await process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), 60)
+        await asyncio.wait_for(process.communicate(), SOON_SECONDS)
     assert process.returncode == 130
 
 

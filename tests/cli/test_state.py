@@ -1,12 +1,14 @@
 """Where the embedded cluster keeps what it knows, and whether one runs."""
 
+import fcntl
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 import yaml
 
-from paddle_operator.cli.state import AlreadyRuns, Cluster, State
+from paddle_operator.cli.state import LOOKS, AlreadyRuns, Cluster, State
 
 CLUSTER = Cluster("http://127.0.0.1:4711", "secret", 42, "https://127.0.0.1:4712", "a certificate")
 
@@ -52,6 +54,17 @@ def test_a_folder_has_one_cluster_at_a_time(state: State) -> None:
         state.held(),
     ):
         pass
+
+
+def test_whoever_only_looks_for_long_keeps_no_cluster_from_starting(state: State) -> None:
+    with state.held():
+        pass
+    with (state.folder / "lock").open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        leaves = threading.Timer(3 * LOOKS * 0.01, fcntl.flock, (looking, fcntl.LOCK_UN))
+        leaves.start()
+        with state.held():
+            leaves.join()
 
 
 def test_what_holds_the_token_is_readable_by_its_owner_alone(state: State) -> None:

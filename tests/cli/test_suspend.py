@@ -4,7 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.paddlejob import Paddlejob, processes_of
+from tests.support.paddlejob import SOON_SECONDS, Paddlejob, processes_of
 from tests.support.programs import a_program
 
 FOR_EVER = "import time\nprint('started', flush=True)\ntime.sleep(1000)"
@@ -76,11 +76,11 @@ async def test_a_job_that_is_made_suspended_starts_when_it_is_resumed(paddlejob:
     async with paddlejob.started("run", *a_program(tmp_path, BRIEF, suspend=True)) as process:
         assert process.stdout
         seen = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(SOON_SECONDS):
             while b"no pod exists; paddlejob resume tiny starts it again" not in seen:
                 seen = await process.stdout.readline()
         assert (await paddlejob("resume", "tiny", "--no-wait")).output == "tiny is told to resume\n"
-        output, errors = await asyncio.wait_for(process.communicate(), 60)
+        output, errors = await asyncio.wait_for(process.communicate(), SOON_SECONDS)
     assert process.returncode == 0, (output, errors)
 
 
@@ -109,14 +109,14 @@ async def test_a_job_that_is_deleted_by_its_time_to_live_under_the_eyes_of_run_a
     assert fails.code == 1, fails
     assert "tiny-worker-0 exited 3" in fails.output
     await paddlejob("run", "--detach", *a_program(tmp_path, BRIEF, ttlSecondsAfterFinished=0, suspend=True))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(SOON_SECONDS):
         while (await paddlejob.json("tiny")).get("status", {}).get("phase") != "Suspended":
             pass
     async with paddlejob.started("wait", "tiny") as waiting:
         assert waiting.stderr
         await waiting.stderr.readline()  # that somebody must resume it: it looks by now
         await paddlejob("resume", "tiny", "--no-wait")
-        output, errors = await asyncio.wait_for(waiting.communicate(), 60)
+        output, errors = await asyncio.wait_for(waiting.communicate(), SOON_SECONDS)
     assert waiting.returncode == 0, (output, errors)
     assert b"tiny  Completed" in output + errors
 
@@ -147,7 +147,7 @@ async def running(paddlejob: Paddlejob) -> None:
     """Until the program has started, by its log."""
     async with paddlejob.started("logs", "-f", "tiny") as following:
         assert following.stdout
-        await asyncio.wait_for(following.stdout.readline(), 30)
+        await asyncio.wait_for(following.stdout.readline(), SOON_SECONDS)
 
 
 async def names_of_pods(paddlejob: Paddlejob) -> list[str]:

@@ -11,7 +11,7 @@ import yaml
 
 from paddle_operator import __version__
 from testbed.assets import Binaries
-from tests.support.paddlejob import Paddlejob, processes_of
+from tests.support.paddlejob import SOON_SECONDS, Paddlejob, processes_of
 from tests.support.programs import a_program
 
 HELLO = "print('hello')"
@@ -51,7 +51,7 @@ async def test_a_cluster_stays_up_until_it_is_taken_down(paddlejob: Paddlejob, t
     assert (await paddlejob("wait", "tiny", "--timeout", "0")).code == 3
     async with paddlejob.started("logs", "-f", "tiny") as following:
         assert following.stdout
-        assert await asyncio.wait_for(following.stdout.readline(), 30) == b"worker-0 | started\n"
+        assert await asyncio.wait_for(following.stdout.readline(), SOON_SECONDS) == b"worker-0 | started\n"
     assert (await paddlejob("down")).output == "the cluster is down\n"
     assert processes_of(paddlejob.state) == []
     assert (await paddlejob("down")).output == "no cluster runs\n"
@@ -62,10 +62,10 @@ async def test_a_stopped_cluster_takes_its_jobs_up_where_they_were_left(paddlejo
     await paddlejob("run", "--detach", *a_program(tmp_path, FOR_EVER))
     async with paddlejob.started("logs", "-f", "tiny") as following:
         assert following.stdout
-        await asyncio.wait_for(following.stdout.readline(), 30)
+        await asyncio.wait_for(following.stdout.readline(), SOON_SECONDS)
     await paddlejob("down")
     await paddlejob("up")
-    outcome = await paddlejob("wait", "tiny", "--timeout", "30")
+    outcome = await paddlejob("wait", "tiny", "--timeout", "100")
     assert outcome.code == 1, outcome
     assert "tiny-worker-0 exited" in outcome.output
 
@@ -77,14 +77,15 @@ async def test_a_killed_cluster_leaves_no_process_and_tells_the_truth_afterwards
     await paddlejob("run", "--detach", *a_program(tmp_path, FOR_EVER, workers=2))
     async with paddlejob.started("logs", "-f", "tiny") as following:
         assert following.stdout
-        await asyncio.wait_for(following.stdout.readline(), 30)
+        await asyncio.wait_for(following.stdout.readline(), SOON_SECONDS)
+    await paddlejob.runs("tiny")  # a pod that is not known to have begun would be begun by the next cluster
     pid = json.loads((paddlejob.state / "cluster.json").read_bytes())["pid"]
     os.kill(pid, signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SOON_SECONDS):
         while processes_of(paddlejob.state):
             await asyncio.sleep(0.02)
     assert (await paddlejob("up")).code == 0
-    outcome = await paddlejob("wait", "tiny", "--timeout", "30")
+    outcome = await paddlejob("wait", "tiny", "--timeout", "100")
     assert outcome.code == 1, outcome
     assert "exited 137 (Lost): the local cluster ended while it ran" in outcome.output
 
@@ -94,7 +95,7 @@ async def test_a_job_of_a_killed_cluster_is_deleted_while_none_runs(paddlejob: P
     await paddlejob("run", "--detach", *a_program(tmp_path, FOR_EVER))
     async with paddlejob.started("logs", "-f", "tiny") as following:
         assert following.stdout
-        await asyncio.wait_for(following.stdout.readline(), 30)
+        await asyncio.wait_for(following.stdout.readline(), SOON_SECONDS)
     os.kill(json.loads((paddlejob.state / "cluster.json").read_bytes())["pid"], signal.SIGKILL)
     assert (await paddlejob("delete", "tiny")).output == "tiny deleted\n"
     assert (await paddlejob("get")).errors == "No PaddleJobs found in namespace default.\n"
@@ -122,7 +123,7 @@ async def test_changes_are_shown_as_they_come(paddlejob: Paddlejob, tmp_path: Pa
         assert watching.stdout
         await watching.stdout.readline()
         await paddlejob("run", *a_program(tmp_path, HELLO))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(SOON_SECONDS):
             while b"Completed" not in await watching.stdout.readline():
                 pass
 

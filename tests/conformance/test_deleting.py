@@ -11,14 +11,14 @@ from tests.conformance.servers import MERGE, Server
 
 async def gone(server: Server, path: str) -> None:
     """Wait until nothing is there any more."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while (await server.ask("GET", path)).code != 404:
             await asyncio.sleep(0.02)
 
 
 async def becomes(server: Server, path: str, holds: Any) -> Any:
     """Wait until something holds of the object."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not holds(manifest := await server.read(path)):
             await asyncio.sleep(0.02)
     return manifest

@@ -31,7 +31,7 @@ async def following(client: Client, server: Server, list_by: ListBy) -> AsyncIte
     )
     task = asyncio.create_task(informer.run())
     try:
-        await asyncio.wait_for(informer.wait_synced(), 30)
+        await asyncio.wait_for(informer.wait_synced(), 100)
         yield informer
     finally:
         task.cancel()
@@ -42,7 +42,7 @@ async def equal(informer: Informer[Object, Object], server: Server) -> None:
     """Wait until the cache is what the server has."""
     listed = await server.client.list_all(CONFIG_MAPS, Scope(server.namespace, fields=OWN))
     there = {each.key: each.version for each in listed}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while {each.key: each.version for each in informer.store} != there:
             await asyncio.sleep(0.01)
 

@@ -23,7 +23,7 @@ class Seen:
         self._reply = reply
 
     async def next(self) -> tuple[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             line = json.loads(await self._reply.content.readline())
         return line["type"], line["object"]
 
@@ -32,7 +32,7 @@ class Seen:
         return [(what, manifest["metadata"]["name"]) for what, manifest in seen]
 
     async def ended(self) -> bool:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             return await self._reply.content.readline() == b""
 
 

@@ -15,7 +15,7 @@ from tests.images.programs import WIDE_AND_DEEP, loaded
 
 Board = loaded(WIDE_AND_DEEP, "board").Board
 WORKERS = 3
-TIMEOUT = 20
+TIMEOUT = 60
 
 
 @pytest.fixture

@@ -234,12 +234,14 @@ async def test_a_server_that_stays_broken_is_asked_a_bounded_number_of_times(
 async def test_no_more_requests_are_in_flight_than_allowed(
     control_plane: ControlPlane, proxy: FaultProxy, namespace: str
 ) -> None:
-    rule = proxy.when(verb="get").delay(0.2)
+    go = asyncio.Event()
+    rule = proxy.when(verb="get").hold(go)
     async with Client(proxy.connection(control_plane.credentials.token_of("tester-1")), in_flight=3) as client:
         calls = [asyncio.ensure_future(client.get(CONFIG_MAPS, Key(namespace, f"a{n}"))) for n in range(9)]
         await rule.has_fired(3)
         await asyncio.sleep(0.05)
         assert rule.fired == 3
+        go.set()
         assert all(isinstance(end, NotFound) for end in await asyncio.gather(*calls, return_exceptions=True))
 
 

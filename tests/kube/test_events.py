@@ -88,7 +88,7 @@ class Desk:
 
     async def until_told(self, expected: dict[str, int], *, second: float = 0) -> None:
         """Wait for the server; with a `second`, that much time passes between two looks."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while (await self.told()) != expected:
                 await self.clock.advance(second)
             while self._busy():  # the server knows before the recorder knows that it knows
@@ -110,7 +110,7 @@ def desk(control_plane: ControlPlane, proxy: FaultProxy, client: Client, namespa
 
 
 async def until(condition: Callable[[], bool], clock: FakeClock, second: float = 0) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not condition():
             await clock.advance(second)
             await asyncio.sleep(0.001)  # what is waited for comes through a socket

@@ -21,6 +21,7 @@ ORDERS = 5
 # take five keys, each of which is sent at most four times a pass and comes back after 0.05, 0.1, 0.2, 0.4 s.
 MOST_PER_SECOND = 60
 PAIRS_AT_ONCE = 12
+PATIENCE_SECONDS = 120.0
 SPEED = 10.0
 # A second of ours is ten of a hurried desk: four keys of nine passes each, and seven tries of the informer, of five
 # requests at most. Without the pauses of the queue 376 were counted, without those of the informer 485.
@@ -78,7 +79,7 @@ class Trial:
     async def converged(self) -> None:
         """Return when every order is answered and the cache equals the server. Raises TimeoutError with the rest."""
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while open_ends := await self._open_ends():  # the server is asked, not a task of ours
                     await asyncio.sleep(0.05)
         except TimeoutError:

@@ -21,6 +21,8 @@ from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_templat
 
 Told = tuple[str, str, Lane]
 
+PATIENCE_SECONDS = 100.0  # a CustomResourceDefinition takes 10 s to go, on a machine with nothing else to do
+
 DEFINITIONS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
 GADGETS = Resource("apis/informer.example.com/v1", "gadgets", Object)
 GADGETS_DEFINED = {
@@ -59,7 +61,7 @@ class Ear:
         self._heard.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 self._heard.clear()
                 await self._heard.wait()
@@ -103,7 +105,7 @@ async def running(informer: Informer[Any, Any]) -> AsyncIterator[Ear]:
     ear = Ear(informer)
     task = asyncio.ensure_future(informer.run())
     try:
-        await asyncio.wait_for(informer.wait_synced(), 30)
+        await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
         yield ear
     finally:
         task.cancel()
@@ -193,14 +195,16 @@ async def test_pages_that_are_compacted_away_half_way_are_listed_in_one_piece(
 ) -> None:
     for number in range(3):
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, f"a{number}")))
-    second_page = proxy.when(verb="list", predicate=lambda asked: "continue" in asked.query).delay(1, times=1)
+    compacted = asyncio.Event()
+    second_page = proxy.when(verb="list", predicate=lambda asked: "continue" in asked.query).hold(compacted, times=1)
     informer = informer_of(proxied, namespace, POD_TEMPLATES, page_size=2)
     task = asyncio.ensure_future(informer.run())
     await second_page.has_fired()
     for name in ("later", "latest"):
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
     await control_plane.compact()
-    await asyncio.wait_for(informer.wait_synced(), 10)
+    compacted.set()
+    await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
     assert versions(informer) == await on_server(client, POD_TEMPLATES, namespace)
     assert len(proxy.seen(verb="list")) == 3
     task.cancel()
@@ -348,7 +352,7 @@ async def test_a_kind_that_must_be_there_is_a_problem_while_it_is_not(
     assert not informer.absent
     assert informer.problem
     missing.remove()
-    await asyncio.wait_for(informer.wait_synced(), 10)
+    await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
     task.cancel()
     await asyncio.wait((task,))
 

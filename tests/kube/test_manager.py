@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,8 @@ from paddle_operator.kube.queue import Queue
 from testbed.clock import FakeClock, settled
 from testbed.faults import FaultProxy
 from tests.kube.orders import OrderDesk, an_order, answer_to
+
+SOON_SECONDS = 60.0  # each takes milliseconds, but a machine may stall
 
 
 class Part:
@@ -91,13 +94,13 @@ async def test_a_manager_that_is_stopped_before_its_caches_are_full_ends_at_once
     running = asyncio.ensure_future(manager.run())
     await settled()
     manager.stop()
-    await asyncio.wait_for(running, 1)
+    await asyncio.wait_for(running, SOON_SECONDS)
 
 
 async def test_a_manager_that_is_stopped_before_its_first_step_leaves_nothing_behind() -> None:
     manager = a_manager(Part())
     manager.stop()
-    await asyncio.wait_for(manager.run(), 1)
+    await asyncio.wait_for(manager.run(), SOON_SECONDS)
 
 
 async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_stop(
@@ -119,7 +122,7 @@ async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_sto
     await clock.advance(700)
     assert list(manager.health_problems()) == ["a pass of test has been under way for 700 s"]
     manager.stop()
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, SOON_SECONDS)
 
 
 async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> None:
@@ -132,7 +135,7 @@ async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> No
     running = asyncio.ensure_future(run_until_signalled(a_manager(part, controller)))
     await settled()
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, SOON_SECONDS)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -151,10 +154,9 @@ async def test_another_signal_makes_the_log_tell_everything_until_it_comes_again
         await settled()
         for level in (logging.DEBUG, logging.WARNING, logging.DEBUG):
             os.kill(os.getpid(), signal.SIGUSR1)
-            await asyncio.sleep(0.05)
-            assert root.level == level
+            await until(lambda level=level: root.level == level)  # type: ignore[misc]
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, SOON_SECONDS)
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
@@ -166,15 +168,23 @@ async def test_a_second_signal_ends_it_at_once() -> None:
         await asyncio.Event().wait()
 
     queue: Queue[str] = Queue("test")
-    running = asyncio.ensure_future(run_until_signalled(a_manager(part, Controller("test", queue, reconcile))))
+    manager = a_manager(part, Controller("test", queue, reconcile))
+    running = asyncio.ensure_future(run_until_signalled(manager))
     queue.add("a")
     await settled()
     os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(0.05)
+    await until(lambda: "stopping" in manager.readiness_problems())
     assert not running.done()
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, SOON_SECONDS)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """For what comes through a signal or a socket: no clock of ours moves it."""
+    async with asyncio.timeout(SOON_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def answered(client: Client, order: Key) -> None:
@@ -188,17 +198,16 @@ async def test_work_on_the_real_server_goes_on_through_a_stop_and_a_fresh_start(
         await client.create(CONFIG_MAPS, an_order(order))
         desk = OrderDesk(client, namespace)
         running = asyncio.ensure_future(desk.manager.run())
-        await asyncio.wait_for(answered(client, order), 10)
+        await asyncio.wait_for(answered(client, order), SOON_SECONDS)
         desk.manager.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, SOON_SECONDS)
         order = Key(namespace, "order-2")
 
 
 async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     desk = OrderDesk(proxied, namespace)
     running = asyncio.ensure_future(desk.manager.run())
-    await asyncio.wait_for(desk.orders.wait_synced(), 10)
-    await asyncio.sleep(0.2)
+    await until(lambda: any(seen.code == 200 for seen in proxy.seen(verb="watch")))  # the last that it has to send
     proxy.forget()
     await asyncio.sleep(2)
     assert proxy.requests == []
@@ -210,9 +219,7 @@ async def test_a_manager_whose_server_is_not_there_says_so_and_can_be_stopped() 
     async with Client(PlainConnection("http://127.0.0.1:1")) as nowhere:
         desk = OrderDesk(nowhere, "default")
         running = asyncio.ensure_future(desk.manager.run())
-        async with asyncio.timeout(10):
-            while desk.orders.problem is None:  # it is a sentence, not a signal
-                await asyncio.sleep(0.02)
+        await until(lambda: desk.orders.problem is not None)
         assert "cannot reach http://127.0.0.1:1: Connection refused" in next(desk.manager.readiness_problems())
         desk.manager.stop()
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, SOON_SECONDS)

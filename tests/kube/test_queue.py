@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -166,7 +166,7 @@ async def test_a_taker_that_is_cancelled_as_its_key_comes_passes_it_on() -> None
     await asyncio.sleep(0)
     queue.add("a")
     first.cancel()
-    assert await asyncio.wait_for(second, 1) == "a"
+    assert await asyncio.wait_for(second, 60) == "a"
 
 
 KEYS = st.sampled_from("abcdef")
@@ -204,7 +204,7 @@ class QueueLife(RuleBasedStateMachine):
     @precondition(lambda self: self.wanted - self.in_work)
     @rule()
     def take(self) -> None:
-        key = self.loop.run_until_complete(asyncio.wait_for(self.queue.take(), 1))
+        key = self.loop.run_until_complete(asyncio.wait_for(self.queue.take(), 60))
         assert key in self.wanted
         assert key not in self.in_work
         self.wanted.discard(key)
@@ -226,7 +226,9 @@ class QueueLife(RuleBasedStateMachine):
 
 
 TestQueueLife = QueueLife.TestCase
-TestQueueLife.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestQueueLife.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 async def test_a_key_that_comes_later_comes_in_its_lane() -> None:

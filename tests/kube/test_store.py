@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 import msgspec
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -233,4 +233,6 @@ class StoreLife(RuleBasedStateMachine):
 
 
 TestStoreLife = StoreLife.TestCase
-TestStoreLife.settings = settings(max_examples=400, stateful_step_count=30, deadline=None)
+TestStoreLife.settings = settings(
+    max_examples=400, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)

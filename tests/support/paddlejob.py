@@ -17,7 +17,8 @@ from paddle_operator.cli.progress import OWN_RESULT
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy/examples"
 CORPUS = ROOT / "tests/corpus"
-PATIENCE_SECONDS = 240.0  # a first run installs Paddle
+PATIENCE_SECONDS = 240.0  # less than a test has, so that what the command has said can be told
+SOON_SECONDS = 100.0  # what takes a moment, unless the machine stalls
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,13 @@ class Outcome:
 class Paddlejob:
     """The command, on one state folder."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self.state = state
+        self._patience_seconds = patience_seconds
 
     async def __call__(self, *arguments: str | Path, stdin: str = "", user: int | None = None) -> Outcome:
         async with self.started(*arguments, user=user) as process:
-            output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), PATIENCE_SECONDS)
+            output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), self._patience_seconds)
         assert process.returncode is not None
         return Outcome(process.returncode, output.decode(), errors.decode())
 
@@ -85,14 +87,20 @@ class Paddlejob:
         found: dict[str, Any] = json.loads((await self("get", name, "-o", "json")).output)
         return found
 
+    async def runs(self, name: str) -> None:
+        """Return when all pods of a job run and that is stored: what they print may be heard before."""
+        async with asyncio.timeout(SOON_SECONDS):
+            while (phase := (await self.json(name)).get("status", {}).get("phase", "")) != "Running":
+                assert phase in ("", "Pending", "Starting"), phase
+
 
 @asynccontextmanager
-async def leaving_nothing(state: Path) -> AsyncIterator[Paddlejob]:
+async def leaving_nothing(state: Path, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Paddlejob]:
     """The command for the length of a test; a process that outlives its cluster fails the test."""
-    command = Paddlejob(state)
+    command = Paddlejob(state, patience_seconds)
     yield command
     await command("down")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(SOON_SECONDS):
         while processes_of(state):
             await asyncio.sleep(0.05)
 

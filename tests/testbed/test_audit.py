@@ -21,7 +21,7 @@ def a_config_map(name: str, size: int = 1) -> dict[str, object]:
 
 async def test_every_write_counts_once_and_under_its_user(control_plane: ControlPlane, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with asyncio.timeout(60), control_plane.audit.recording() as writes:
+    async with asyncio.timeout(200), control_plane.audit.recording() as writes:
         sent = [
             # Beyond 4 KB a reply leaves in pieces: its line must be there all the same.
             asyncio.to_thread(

@@ -17,7 +17,7 @@ from testbed.control_plane import ControlPlane
 from testbed.flags import Ports
 from testbed.request import Reply, RequestError, send
 
-GONE_WITHIN_SECONDS = 20.0
+GONE_WITHIN_SECONDS = 100.0
 OWNER = """
 import json, sys
 from testbed.assets import binaries

@@ -152,6 +152,18 @@ async def test_a_delay_holds_the_request_back(
     assert not upstream.was_asked.is_set()
 
 
+async def test_a_request_that_is_held_reaches_the_server_when_the_test_says_so(
+    proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
+) -> None:
+    go = asyncio.Event()
+    rule = proxy.when().hold(go, times=1)
+    request = asyncio.ensure_future(code_of(client, "GET", PODS))
+    await asyncio.wait_for(rule.has_fired(), SOON_SECONDS)
+    assert not upstream.was_asked.is_set()
+    go.set()
+    assert await asyncio.wait_for(request, SOON_SECONDS) == 201
+
+
 async def test_a_delay_of_the_answer_comes_when_the_server_has_acted(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:

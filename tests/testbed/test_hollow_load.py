@@ -71,8 +71,8 @@ async def test_ten_thousand_pods_run_and_go(control_plane: ControlPlane, namespa
                 )
             await pods.until_all(lambda: len(by_phase["Running"]) == COUNT, within_seconds=PATIENCE_SECONDS)
         assert len({pod.status.pod_ip for pod in pods.store}) == COUNT
-        on_server = await client.list_all(PODS, Scope(namespace))
-        assert {pod.key: pod for pod in pods.store} == {pod.key: pod for pod in on_server}
+        on_server = {pod.key: pod for pod in await client.list_all(PODS, Scope(namespace))}
+        await pods.until_all(lambda: {pod.key: pod for pod in pods.store} == on_server, within_seconds=PATIENCE_SECONDS)
         with timed("deleted and gone"):
             await asyncio.gather(*(client.delete(PODS, Key(namespace, f"worker-{index}")) for index in range(COUNT)))
             await pods.until_all(lambda: not len(pods.store), within_seconds=PATIENCE_SECONDS)

@@ -7,8 +7,10 @@ import pytest
 
 from tests.support.paddlejob import Paddlejob, leaving_nothing
 
+PATIENCE_SECONDS = 500.0  # a first run installs Paddle
+
 
 @pytest.fixture
 async def paddlejob(tmp_path: Path) -> AsyncIterator[Paddlejob]:
-    async with leaving_nothing(tmp_path / "state") as command:
+    async with leaving_nothing(tmp_path / "state", PATIENCE_SECONDS) as command:
         yield command

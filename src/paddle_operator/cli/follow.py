@@ -20,7 +20,7 @@ from paddle_operator.plan.views import Job
 Claim = Callable[[Job, int], bool]
 """Of a job and how many pods it has."""
 
-DRAIN_SECONDS = 5.0  # what a program printed last has been written when its pod ends; this is only a bound
+DRAIN_SECONDS = 30.0  # what a program printed last has been written when its pod ends; this is only a bound
 
 
 class Screen(Protocol):

@@ -17,7 +17,7 @@ from paddle_operator.cli.screens import say
 from paddle_operator.cli.state import Cluster, State
 from paddle_operator.cli.target import Target
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0  # a second, but a machine may have much else to do; one that dies is noticed at once
 STOP_SECONDS = 120.0
 LOOK_SECONDS = 0.05
 
@@ -100,8 +100,10 @@ def down(
 
 
 def _wait_until_down(state: State, pid: int) -> None:
+    from paddle_operator.local.sandbox.sandbox import lives  # only here: it brings much along
+
     deadline = time.monotonic() + STOP_SECONDS
-    while state.running():
+    while state.running() or lives(pid):  # it gives the folder back a moment before its process ends
         if time.monotonic() > deadline:
             raise CannotBeUsed(
                 f"process {pid} has not ended within {STOP_SECONDS:g} s: look at {state.log}, or kill it"

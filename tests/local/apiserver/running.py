@@ -45,12 +45,12 @@ async def asked(
 
 
 async def next_line(reply: aiohttp.ClientResponse) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         return json.loads(await reply.content.readline())
 
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until something is true that this very process makes true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not holds():
             await asyncio.sleep(0.005)

@@ -16,7 +16,7 @@ from paddle_operator.kube.connection import PlainConnection
 from paddle_operator.kube.errors import KubeError, Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from tests.conftest import say
-from tests.local.apiserver.running import TOKEN, a_config_map
+from tests.local.apiserver.running import TOKEN, a_config_map, until
 
 ROUNDS = 6
 WRITERS = 8
@@ -43,7 +43,7 @@ async def served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
     )
     try:
         assert process.stdout
-        url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
+        url = (await asyncio.wait_for(process.stdout.readline(), 100)).decode().strip()
         async with Client(PlainConnection(url, TOKEN), in_flight=WRITERS) as client:
             yield process, client
     finally:
@@ -97,7 +97,9 @@ async def test_every_acknowledged_write_survives_a_kill(tmp_path: Path, pytestco
                 asyncio.ensure_future(ledger.write(client, writer, random.Random(dice.random())))
                 for writer in range(WRITERS)
             ]
-            await asyncio.sleep(dice.uniform(0.05, 0.6))  # the moment is the point of the test
+            begun = ledger.newest
+            await until(lambda begun=begun: ledger.newest >= begun + 20)  # type: ignore[misc]  # however slow the disk
+            await asyncio.sleep(dice.uniform(0, 0.5))  # the moment is the point of the test
             os.kill(process.pid, signal.SIGKILL)
             await asyncio.gather(*writers)
         acknowledged = max(acknowledged, ledger.newest)

@@ -1,11 +1,13 @@
 """The history of a kind: bounded, read by many, and a way back to an earlier list."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.apiserver.history import Change, Forgotten, History, Record
+
+quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def a_record(name: str, version: int, size: int = 10) -> Record:
@@ -63,6 +65,7 @@ def test_what_is_forgotten_by_order_is_forgotten() -> None:
     assert [change.version for change in history.read(history.place_after(3), 10)] == [4, 5]
 
 
+@quick
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=30), st.data())
 def test_an_earlier_list_is_what_it_was(deeds: list[tuple[str, bool]], data: st.DataObject) -> None:
     history, now, then = History(0), dict[Key, Record](), [dict[Key, Record]()]

@@ -119,7 +119,10 @@ async def test_a_full_disk_is_told_to_whoever_writes(server: ApiServer, client: 
     await client.create(CONFIG_MAPS, a_config_map("a"))
 
 
-async def test_ending_the_server_ends_watches_and_the_next_one_goes_on_where_it_stopped(tmp_path: Path) -> None:
+async def test_ending_the_server_ends_watches_and_the_next_one_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddle_operator.local.apiserver.server.SHUTDOWN_SECONDS", 200.0)
     stopped = AsyncExitStack()
     server = await stopped.enter_async_context(ApiServer(tmp_path, KINDS, token=TOKEN))
     async with stopped, aiohttp.ClientSession() as http:
@@ -128,10 +131,9 @@ async def test_ending_the_server_ends_watches_and_the_next_one_goes_on_where_it_
             made = await client.create(CONFIG_MAPS, a_config_map("a"))
         watch = await http.get(url, headers=HEADERS)
         assert (await next_line(watch))["object"]["metadata"]["name"] == "a"
-        began = asyncio.get_running_loop().time()
-        await stopped.aclose()
-        assert await asyncio.wait_for(watch.content.read(), 5) == b"", "the stream ends as a stream should"
-        assert asyncio.get_running_loop().time() - began < 1.0
+        async with asyncio.timeout(100):  # not by its patience with requests that do not end
+            await stopped.aclose()
+            assert await watch.content.read() == b"", "the stream ends as a stream should"
         async with client_of(server) as client:
             with pytest.raises(Unreachable):
                 await client.get(CONFIG_MAPS, Key("default", "a"))
@@ -221,7 +223,7 @@ async def test_a_log_that_is_followed_ends_with_the_server(tmp_path: Path) -> No
             url = f"{server.url}/api/v1/namespaces/default/pods/a/log?follow=true"
             reply = await http.get(url, headers=HEADERS)
             assert await reply.content.readline() == b"first\n"
-        assert await asyncio.wait_for(reply.content.read(), 5) == b""
+        assert await asyncio.wait_for(reply.content.read(), 60) == b""
         assert logs.left
 
 

@@ -20,7 +20,7 @@ from paddle_operator.local.node.node import Node
 from paddle_operator.local.sandbox.sandbox import machine_sandbox
 from testbed.followed import Followed, followed
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 100.0  # each takes a moment, but a machine may stall
 UNBOUND = "nobody"  # a scheduler's name that the real control plane has nobody for
 
 
@@ -91,7 +91,7 @@ def pod(name: str, script: str = "exit 0", **more: Any) -> dict[str, Any]:
     metadata = {"name": name} | more.pop("metadata", {})
     spec = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": 60,  # no stall of the machine makes a kill of what ends by itself
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "schedulerName": UNBOUND,

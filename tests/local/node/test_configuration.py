@@ -13,6 +13,7 @@ from paddle_operator.local.container import Image, Mount
 from tests.local.node.bed import (
     CLAIMS,
     CONFIG_MAPS,
+    PATIENCE_SECONDS,
     PODS,
     SECRETS,
     VOLUMES,
@@ -102,7 +103,7 @@ async def test_an_empty_dir_in_memory_is_in_memory(bed: Bed) -> None:
     ended = await bed.run("quick", script, container=mounted("/dev/shm"), **volume(emptyDir={"medium": "Memory"}))
     assert ended.phase == "Succeeded"
     assert await bed.log(ended) == "tmpfs\n"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while Path(f"/dev/shm/paddle-operator-{ended.uid}").exists():
             await asyncio.sleep(0.01)
 
@@ -245,7 +246,7 @@ def claimed() -> dict[str, Any]:
 
 
 async def bound(bed: Bed) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (claim := await bed.client.get(CLAIMS, Key("default", "nfs-pvc"))).phase != "Bound":
             await asyncio.sleep(0.01)
     return claim
@@ -269,7 +270,7 @@ async def test_a_claim_that_no_volume_fits_gets_one_of_its_own_and_its_data_outl
     assert claim.spec["volumeName"] == f"pvc-{claim.uid}"
     await bed.run("stores", "echo data > /nas/it", container=mounted("/nas"), **claimed())
     await bed.client.delete(CLAIMS, claim.key)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await bed.client.list_all(VOLUMES):
             await asyncio.sleep(0.01)
     assert (bed.folder / "volumes/default/nfs-pvc/it").read_text() == "data\n"

@@ -3,13 +3,14 @@
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.node.container_life import Crashes, duration
-from testbed.clock import HurriedClock
+from testbed.clock import HurriedClock, LeapingClock
 from tests.local.node.bed import PODS, Bed, Whole, opened_bed, pod
 
 WAITS = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
@@ -104,7 +105,12 @@ async def test_a_sidecar_is_there_before_the_containers_and_ended_after_them(bed
         "image": "python",
         "restartPolicy": "Always",
         "command": ["sh", "-c", "trap 'echo last; exit 0' TERM; touch /shared/there; while :; do sleep 0.05; done"],
-        "startupProbe": {"exec": {"command": ["test", "-e", "/shared/there"]}, "periodSeconds": 1},
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", "/shared/there"]},
+            "periodSeconds": 1,
+            "timeoutSeconds": 60,
+            "failureThreshold": 60,
+        },
         "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
     ended = await bed.run(
@@ -131,14 +137,16 @@ async def test_a_pod_with_two_containers_runs_until_both_have_ended(bed: Bed) ->
 
 
 async def test_restarts_come_at_once_and_then_after_10_20_40_seconds(embedded: Client, tmp_path: Path) -> None:
-    clock = HurriedClock(50)
+    clock = LeapingClock()  # a pause lasts until it has been seen
     async with opened_bed(embedded, tmp_path / "state", "default", clock=clock) as bed:
         await bed.create(pod("crashes", "exit 1", restartPolicy="Always"))
-        for seconds in ("10s", "20s", "40s"):
-            crashed = await bed.until("crashes", says(f"back-off {seconds} "))
+        for seconds in (10, 20, 40):
+            crashed = await bed.until("crashes", says(f"back-off {seconds}s "))
             assert crashed.waits() == "CrashLoopBackOff"
             assert crashed.phase == "Running"
             assert crashed.container()["lastState"]["terminated"]["exitCode"] == 1
+            if seconds < 40:
+                clock.leap(timedelta(seconds=seconds))
         assert crashed.container()["restartCount"] == 3
         assert "Back-off restarting failed container main" in await bed.event("crashes", "BackOff")
 

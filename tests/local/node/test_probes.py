@@ -16,7 +16,7 @@ SERVES = """python3 -c '
 import http.server, os, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if os.path.exists("/tmp/well") else 500)
+        self.send_response(200 if os.path.exists("/signs/well") else 500)
         self.end_headers()
     def log_message(self, *_): pass
 http.server.HTTPServer((os.environ["POD_IP"], 8080), Handler).serve_forever()
@@ -48,20 +48,32 @@ def test_good_answers_may_have_to_be_several_too() -> None:
     assert [count.saw(True), count.saw(True), count.saw(False), count.saw(True)] == [None, True, None, None]
 
 
-async def test_a_container_is_ready_when_its_http_probe_says_so_and_no_longer_when_not(bed: Bed) -> None:
-    readiness = {"httpGet": {"port": "web", "path": "/"}, "periodSeconds": 1, "failureThreshold": 1}
-    script = f"{SERVES} & echo begun; sleep 1; touch /tmp/well; sleep 2; rm /tmp/well; wait"
-    ports = [{"name": "web", "containerPort": 8080}]
-    await bed.create(pod("serves", script, container={"readinessProbe": readiness, "ports": ports, "env": POD_IP}))
+async def test_a_container_is_ready_when_its_http_probe_says_so_and_no_longer_when_not(
+    bed: Bed, tmp_path: Path
+) -> None:
+    signs = tmp_path / "signs"
+    signs.mkdir()
+    probe = {"httpGet": {"port": "web", "path": "/"}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
+    own = {
+        "readinessProbe": probe,
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "env": POD_IP,
+        "volumeMounts": [{"name": "signs", "mountPath": "/signs"}],
+    }
+    volumes = [{"name": "signs", "hostPath": {"path": str(signs)}}]
+    await bed.create(pod("serves", SERVES, container=own, volumes=volumes))
     unready = await bed.running("serves")
     assert unready.condition("Ready")["status"] == "False"
+    (signs / "well").touch()
     await bed.until("serves", lambda pod: pod.condition("Ready").get("status") == "True")
+    (signs / "well").unlink()
     await bed.until("serves", lambda pod: pod.condition("Ready").get("status") == "False")
     assert await bed.event("serves", "Unhealthy", "HTTP probe failed with statuscode: 500")
 
 
 async def test_a_container_whose_liveness_probe_fails_is_restarted(bed: Bed) -> None:
-    liveness = {"exec": {"command": ["test", "!", "-e", "/tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1}
+    asked = {"command": ["test", "!", "-e", "/tmp/ill"]}
+    liveness = {"exec": asked, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
     script = "trap 'exit 0' TERM; touch /tmp/ill; while :; do sleep 0.05; done"
     await bed.create(pod("sick", script, container={"livenessProbe": liveness}, restartPolicy="Always"))
     restarted = await bed.until("sick", lambda pod: pod.container().get("restartCount") == 1)
@@ -78,17 +90,19 @@ async def test_a_tcp_probe_asks_the_pods_own_address(bed: Bed) -> None:
 async def test_until_its_startup_probe_is_content_a_container_is_asked_nothing_else(
     embedded: Client, tmp_path: Path
 ) -> None:
-    startup = {"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1, "failureThreshold": 1000}
+    # In a hurry: a probe has 60 s of real time to answer, and a container to end.
+    asked = {"command": ["test", "-e", "/tmp/up"]}
+    startup = {"exec": asked, "periodSeconds": 1, "failureThreshold": 1000, "timeoutSeconds": 600}
     liveness = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     script = "trap 'exit 3' TERM; sleep 1; touch /tmp/up; while :; do sleep 0.05; done"
     own = {"startupProbe": startup, "livenessProbe": liveness}
     async with opened_bed(embedded, tmp_path / "state", "default", clock=HurriedClock(10)) as bed:
-        ended = await bed.run("slow", script, container=own, terminationGracePeriodSeconds=60)
+        ended = await bed.run("slow", script, container=own, terminationGracePeriodSeconds=600)
         assert ended.state()["exitCode"] == 3
 
 
 async def test_a_container_that_never_starts_is_killed_by_its_startup_probe(bed: Bed) -> None:
-    startup = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    startup = {"exec": {"command": ["false"]}, "initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 1}
     script = "trap 'exit 4' TERM; while :; do sleep 0.05; done"
     ended = await bed.run("never", script, container={"startupProbe": startup})
     assert (ended.phase, ended.state()["exitCode"]) == ("Failed", 4)

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.node.addresses import Block, PodAddresses
@@ -74,6 +76,7 @@ async def test_twenty_quiet_minutes_with_running_and_waiting_pods_cost_no_write(
         await bed.create(pod("homeless", container={"resources": {"limits": {"nvidia.com/gpu": 1}}}))
         await bed.running("runs")
         await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
+        await bed.until("homeless", lambda pod: bool(pod.condition("PodScheduled")))
         await bed.event("homeless", "FailedScheduling")
         await bed.event("held", "Failed")
         await bed.event("runs", "Started")
@@ -91,10 +94,19 @@ async def version(bed: Bed) -> str:
 async def test_a_pods_life_costs_one_write_a_step(bed: Bed) -> None:
     told: list[str] = []
     bed.pods.store.listen(lambda _, new, __: told.append(f"{new.phase} {new.waits()}".strip()) if new else None)
-    await bed.create(pod("held", "sleep 0.5", container={"envFrom": [{"configMapRef": {"name": "late"}}]}))
-    await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
-    await bed.create(config_map("late", x="y"), CONFIG_MAPS)
-    await bed.finished("held")
+    own = {
+        "envFrom": [{"configMapRef": {"name": "late"}}],
+        "volumeMounts": [{"name": "signs", "mountPath": "/signs"}],
+    }
+    volumes = [{"name": "signs", "hostPath": {"path": str(bed.folder)}}]
+    with pytest.MonkeyPatch.context() as slow:  # a breath is what a busy machine needs for what is done in one
+        slow.setattr("paddle_operator.local.node.pod_report.GATHER_SECONDS", 1.0)
+        await bed.create(pod("held", "until test -e /signs/go; do sleep 0.02; done", container=own, volumes=volumes))
+        await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
+        await bed.create(config_map("late", x="y"), CONFIG_MAPS)
+        await bed.running("held")  # what ends before that is told would be told as one step
+        (bed.folder / "go").touch()
+        await bed.finished("held")
     assert told == ["Pending", "Pending", "Pending CreateContainerConfigError", "Running", "Succeeded"]
 
 

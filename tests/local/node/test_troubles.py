@@ -19,7 +19,7 @@ from paddle_operator.local.logs import LogFiles
 from paddle_operator.local.node.volume_files import File
 from paddle_operator.local.sandbox.sandbox import PlainSandbox
 from testbed.faults import FaultProxy
-from tests.local.node.bed import CONFIG_MAPS, PODS, Bed, config_map, opened_bed, pod
+from tests.local.node.bed import CONFIG_MAPS, PATIENCE_SECONDS, PODS, Bed, config_map, opened_bed, pod
 
 WAITS = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
 DEAF = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
@@ -47,7 +47,7 @@ async def test_what_happens_while_the_server_is_out_of_reach_is_told_afterwards(
         await bed.running("cut")
         faults.deny()
         go.touch()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while bed.node.running:
                 await asyncio.sleep(0.01)
         faults.heal()
@@ -152,7 +152,7 @@ async def test_a_node_ends_although_its_server_is_gone(
         faults.deny()
         bed.node.stop()
         bed.node.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await bed.served
         assert bed.node.running == 0
 
@@ -188,7 +188,7 @@ async def test_a_node_that_starts_again_goes_on_with_what_has_not_begun_and_keep
         assert (await bed.client.get(PODS, Key("default", "ran"))).status["reason"] == "NodeShutdown"
         await bed.delete("done")
         await bed.gone("done")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (tmp_path / "state/pods" / done.uid).exists():
                 await asyncio.sleep(0.01)
 

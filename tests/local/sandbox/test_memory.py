@@ -37,13 +37,19 @@ def test_never_beside_a_group_whose_limit_would_be_escaped(tmp_path: Path) -> No
 
 def test_groups_of_killed_supervisors_are_removed_and_those_of_live_ones_are_kept(tmp_path: Path) -> None:
     own = version_2(tmp_path / "own")
-    live, dead, other = (own / f"paddle-operator-{name}" for name in (f"{os.getpid()}-7", "4194305-1", "of-somebody"))
+    live, dead, other = (own / f"paddle-operator-{name}" for name in (f"{os.getpid()}-0", "4194305-1", "of-somebody"))
     for folder in (live, dead, other):
         folder.mkdir()
     MemoryGroups(own)
     assert live.exists()
     assert other.exists()
     assert not dead.exists()
+
+
+def test_groups_of_two_sandboxes_of_one_process_are_apart(tmp_path: Path) -> None:
+    own = version_2(tmp_path / "own")
+    one, two = (MemoryGroups(own).make(1000) for _ in range(2))
+    assert one.members != two.members
 
 
 def test_whether_memory_ran_out_is_read_from_either_version(tmp_path: Path) -> None:
@@ -75,4 +81,7 @@ async def test_a_container_that_takes_more_than_its_limit_is_ended_and_says_so(k
 
 
 def groups_left() -> list[Path]:
-    return list(Path("/sys/fs/cgroup").glob(f"**/paddle-operator-{os.getpid()}-*"))
+    names = (  # by a walk that does not mind groups of others that go meanwhile
+        Path(folder, name) for folder, below, _ in os.walk("/sys/fs/cgroup") for name in below
+    )
+    return [path for path in names if path.name.startswith(f"paddle-operator-{os.getpid()}-")]

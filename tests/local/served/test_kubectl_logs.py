@@ -15,7 +15,7 @@ from tests.local.served.conftest import TOKEN
 from tests.local.served.objects import a_pod
 from tests.local.served.servers import MERGE, Manifest, Served
 
-WITHIN_SECONDS = 30.0
+WITHIN_SECONDS = 100.0
 POD = a_pod("pod", spec={"nodeName": "local-1"})
 
 

@@ -15,7 +15,7 @@ from tests.local.served.servers import MERGE, Manifest, Served
 
 EXAMPLE = ROOT / "deploy/examples/wide_and_deep.yaml"
 CONFIG = an_object("ConfigMap", "config", data={"a": "b"})
-WITHIN_SECONDS = 30.0
+WITHIN_SECONDS = 100.0
 
 
 def as_text(*manifests: Manifest) -> str:
@@ -222,7 +222,7 @@ async def owned(server: Served, cascade: str) -> tuple[str, list[str]]:
     child = an_object("Secret", "child", stringData={"a": "b"})
     child["metadata"]["ownerReferences"] = [reference | {"blockOwnerDeletion": True}]
     await server.stored(child)
-    said = await server.kubectl("delete", "configmap", "owner", f"--cascade={cascade}", "--timeout=30s")
+    said = await server.kubectl("delete", "configmap", "owner", f"--cascade={cascade}", "--timeout=100s")
     if cascade != "orphan":
         await gone(server, "secret/child")
     left = (await content(server, "secrets"))["items"]
@@ -244,7 +244,7 @@ async def test_delete_waits_for_a_finalizer(embedded: Served) -> None:
     held = an_object("ConfigMap", "held")
     held["metadata"]["finalizers"] = ["example.com/held"]
     await embedded.stored(held)
-    deleting = asyncio.create_task(embedded.kubectl("delete", "configmap", "held", "--timeout=30s"))
+    deleting = asyncio.create_task(embedded.kubectl("delete", "configmap", "held", "--timeout=100s"))
     while "deletionTimestamp" not in (await content(embedded, "configmap", "held"))["metadata"]:
         await asyncio.sleep(0.02)
     assert not deleting.done()

@@ -4,6 +4,7 @@ A group is made below our own, or beside it where the kernel wants that and no l
 ordinary user may do so where the system has delegated a part of the tree, as systemd does for a desktop's session.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _NAME = re.compile(r"paddle-operator-(\d+)-\d+")
+_numbers = itertools.count(1)  # of this process, which may have several sandboxes
 
 
 class NoGroups(Exception):
@@ -61,7 +63,6 @@ class MemoryGroups:
     def __init__(self, own: Path | None = None) -> None:
         """Raises NoGroups. `own` is the folder of the group to start from, found by itself where it is not given."""
         self._parent = next(iter(_parents(own or _own_group())), None) or _refuse()
-        self._made = 0
         _remove_left_behind(self._parent)
         try:
             self.make(1 << 30).remove()
@@ -69,8 +70,7 @@ class MemoryGroups:
             raise NoGroups(f"{self._parent}: {error.strerror}") from None
 
     def make(self, limit_bytes: int) -> MemoryGroup:
-        self._made += 1
-        return MemoryGroup(self._parent / f"paddle-operator-{os.getpid()}-{self._made}", limit_bytes)
+        return MemoryGroup(self._parent / f"paddle-operator-{os.getpid()}-{next(_numbers)}", limit_bytes)
 
 
 def _refuse() -> Path:

@@ -51,7 +51,7 @@ class Contained:
     async def wait(self) -> int:
         await asyncio.shield(self._ended)
         # Only after a keeper was killed: its death signal is on its way, and nobody else tells when it has arrived.
-        while self._code is None and _lives(self.pid):  # noqa: ASYNC110
+        while self._code is None and lives(self.pid):  # noqa: ASYNC110
             await asyncio.sleep(_MOMENT)
         return 128 + 9 if self._code is None else self._code
 
@@ -299,7 +299,7 @@ def _apparmor_hint() -> str:
     return ""
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     """A zombie does not: it may stay one for ever where nobody reaps orphans, as in many a container."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
