@@ -28,7 +28,7 @@ POLICY = json.dumps(
         "rules": [{"level": "Metadata", "verbs": list(WRITE_VERBS)}, {"level": "None"}],
     }
 )
-LINE_WITHIN_SECONDS = 10.0
+LINE_WITHIN_SECONDS = 60.0
 POLL_SECONDS = 0.005
 
 

@@ -86,9 +86,15 @@ class LeapingClock(SystemClock):
                 timer.wait.cancel()
             self._set(timer)
 
-    def leap_to(self, instant: datetime) -> None:
-        """It is that time; later times stay as they are."""
+    def leap_to(self, instant: datetime) -> datetime:
+        """It is that time; later times stay as they are.
+
+        Answers when it became that time by real time, by which others note what they do: now, or already before the
+        leap where a test was too slow for it.
+        """
+        became_at = min(super().now(), instant - self._ahead)
         self.leap(instant - self.now())
+        return became_at
 
     def _set(self, timer: LeapingTimer) -> None:
         timer.wait = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._ring(timer))

@@ -32,7 +32,7 @@ from testbed.request import Reply, RequestError, send
 from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
 
 ATTEMPTS = 5  # each with other ports; one is enough unless another process takes a port in the same second
-ACCOUNT_WITHIN_SECONDS = 30.0
+ACCOUNT_WITHIN_SECONDS = 90.0
 POLL_SECONDS = 0.02
 
 

@@ -33,8 +33,8 @@ from testbed.hollow_script import NEVER, Behaviour, Rule, Script, exits
 log = logging.getLogger(__name__)
 
 WORKERS = 32
-RENEW_SECONDS = 4.0
-SCHEDULABLE_WITHIN_SECONDS = 30.0
+RENEW_SECONDS = 2.0  # a stall of 10 s in between, and the node is still not given up: flags.py has 16 s
+SCHEDULABLE_WITHIN_SECONDS = 90.0
 POLL_SECONDS = 0.05
 NODE_NETWORK = ipaddress.IPv4Network("198.18.0.0/16")  # for benchmarks (RFC 2544): nothing answers there
 POD_NETWORK = ipaddress.IPv4Network("10.128.0.0/9")  # not the bed's Services, which have 10.96.0.0/16

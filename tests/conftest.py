@@ -17,7 +17,7 @@ from testbed.request import RequestError
 from testbed.toolchain import AssetsError
 
 CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries"}
-SERVED_WITHIN_SECONDS = 30.0
+SERVED_WITHIN_SECONDS = 90.0
 FOUND = pytest.StashKey[Binaries | AssetsError]()
 
 

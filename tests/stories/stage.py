@@ -22,7 +22,7 @@ from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
+from testbed.followed import PATIENCE_SECONDS, Followed, followed
 from testbed.hollow import HollowNodes
 from tests.support.rights import connection_of_operator
 
@@ -226,11 +226,11 @@ class Stage:
 
     # Waiting
 
-    async def until(self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = 30.0) -> Whole:
+    async def until(self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = PATIENCE_SECONDS) -> Whole:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
         return await self._jobs.until(name, claim, within_seconds=within_seconds)
 
-    async def phase(self, name: str, phase: str, *, within_seconds: float = 30.0) -> Whole:
+    async def phase(self, name: str, phase: str, *, within_seconds: float = PATIENCE_SECONDS) -> Whole:
         return await self.until(name, lambda job: job.phase == phase, within_seconds=within_seconds)
 
     async def runs_in_attempt(self, attempt: int, name: str = "mnist") -> Whole:
@@ -245,7 +245,7 @@ class Stage:
         await self._jobs.until_gone(name)
 
     async def until_pods(
-        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = 30.0
+        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = PATIENCE_SECONDS
     ) -> dict[str, Whole]:
         """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
         found: dict[str, Whole] = {}

@@ -92,7 +92,7 @@ async def leaving_nothing(state: Path) -> AsyncIterator[Paddlejob]:
     command = Paddlejob(state)
     yield command
     await command("down")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while processes_of(state):
             await asyncio.sleep(0.05)
 

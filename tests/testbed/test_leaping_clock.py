@@ -35,3 +35,10 @@ async def test_both_of_its_times_are_ahead_by_its_leaps_and_never_go_back() -> N
     clock.leap_to(then)
     clock.leap_to(then - HOUR)
     assert then <= clock.now() < then + HOUR
+
+
+async def test_a_leap_tells_when_its_time_came_by_real_time_also_where_that_is_past() -> None:
+    clock, before = LeapingClock(), datetime.now(UTC)
+    then = clock.now() + HOUR
+    assert before <= clock.leap_to(then) <= datetime.now(UTC)
+    assert clock.leap_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
