@@ -226,7 +226,9 @@ class Stage:
 
     # Waiting
 
-    async def until(self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = PATIENCE_SECONDS) -> Whole:
+    async def until(
+        self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = PATIENCE_SECONDS
+    ) -> Whole:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
         return await self._jobs.until(name, claim, within_seconds=within_seconds)
 
