@@ -1,4 +1,5 @@
-"""Clocks that a test decides about, for everything that takes a Clock: one stands still, one hurries, one leaps.
+"""Clocks that a test decides about, for everything that takes a Clock: one stands still, two go at another pace, one
+leaps.
 
 Timers of the one that stands still fire in the order of their instants and each one's consequences run before the next
 fires, so that ten periods of a loop pass in one `advance` exactly as they would in life.
@@ -31,6 +32,17 @@ class HurriedClock(SystemClock):
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / self._speed)
+
+
+class SlowClock(HurriedClock):
+    """Times slower, and by the wall as well: what is to be done within a second may take a while."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(1 / times)
+        self._since = super().now()
+
+    def now(self) -> datetime:
+        return self._since + (super().now() - self._since) * self._speed
 
 
 class LeapingTimer:
