@@ -117,7 +117,7 @@ async def ends_and_is_gone(stage: Stage, name: str) -> None:
 
 
 def ended_by(job: Whole, reason: str, due_at: datetime, latest: datetime) -> str:
-    """What it says of its end, which came when it was due and, since times are told in whole seconds, no later."""
+    """What it says of its end, which came when it was due, and no later than it may."""
     failed = job.condition("Failed")
     assert (failed["status"], failed["reason"]) == ("True", reason)
     assert due_at <= instant(job.status["completionTime"]) <= latest

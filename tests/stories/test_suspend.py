@@ -1,9 +1,7 @@
 """A job that rests has nothing in the cluster but itself, and one that is resumed starts afresh: KF-P2 and KF-P3."""
 
 import asyncio
-from datetime import timedelta
 
-from testbed.clock import LeapingClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.jobs import Job, a_job, a_template, with_template
 from tests.stories.stage import Stage, about, conditions, of_job
@@ -45,24 +43,21 @@ THREE_KINDS = [
 
 
 # KF-P3
-async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts_afresh(empty_stage: Stage) -> None:
-    """By Service, by address and on the network of the nodes, all at once; they rest for a minute."""
-    stage, clock = empty_stage, LeapingClock()
-    async with stage.operator(clock=clock):
-        async with asyncio.TaskGroup() as group:
-            lives = [group.create_task(runs_and_is_suspended(stage, job)) for job in THREE_KINDS]
-        before = {job["metadata"]["name"]: life.result() for job, life in zip(THREE_KINDS, lives, strict=True)}
-        async with stage.recorded() as writes:
-            for name in before:
-                await stage.change(name, {"worker": {"template": {"metadata": {"labels": {"changed": "meanwhile"}}}}})
-                await stage.until(name, lambda job: job.status["observedGeneration"] == 3)
-            await stage.another_life("beside")
+async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts_afresh(stage: Stage) -> None:
+    """By Service, by address and on the network of the nodes, all at once."""
+    async with asyncio.TaskGroup() as group:
+        lives = [group.create_task(runs_and_is_suspended(stage, job)) for job in THREE_KINDS]
+    before = {job["metadata"]["name"]: life.result() for job, life in zip(THREE_KINDS, lives, strict=True)}
+    async with stage.recorded() as writes:
         for name in before:
-            assert {write.target for write in about(writes, name).by(OPERATOR)} <= TOLD
-        clock.leap(timedelta(minutes=1))  # times are told in whole seconds: a later start shall be told as a later one
-        async with asyncio.TaskGroup() as group:
-            for name, uids in before.items():
-                group.create_task(is_resumed(stage, name, uids))
+            await stage.change(name, {"worker": {"template": {"metadata": {"labels": {"changed": "meanwhile"}}}}})
+            await stage.until(name, lambda job: job.status["observedGeneration"] == 3)
+        await stage.another_life("beside")
+    for name in before:
+        assert {write.target for write in about(writes, name).by(OPERATOR)} <= TOLD
+    async with asyncio.TaskGroup() as group:
+        for name, uids in before.items():
+            group.create_task(is_resumed(stage, name, uids))
 
 
 async def runs_and_is_suspended(stage: Stage, manifest: Job) -> set[str]:
