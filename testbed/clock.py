@@ -1,4 +1,5 @@
-"""Clocks that a test decides about, for everything that takes a Clock: one stands still, one hurries, one leaps.
+"""Clocks that a test decides about, for everything that takes a Clock: one stands still, two go at another pace, one
+leaps.
 
 Timers of the one that stands still fire in the order of their instants and each one's consequences run before the next
 fires, so that ten periods of a loop pass in one `advance` exactly as they would in life.
@@ -31,6 +32,17 @@ class HurriedClock(SystemClock):
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds / self._speed)
+
+
+class SlowClock(HurriedClock):
+    """Times slower, and by the wall as well: what is to be done within a second may take a while."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__(1 / times)
+        self._since = super().now()
+
+    def now(self) -> datetime:
+        return self._since + (super().now() - self._since) * self._speed
 
 
 class LeapingTimer:
@@ -86,9 +98,15 @@ class LeapingClock(SystemClock):
                 timer.wait.cancel()
             self._set(timer)
 
-    def leap_to(self, instant: datetime) -> None:
-        """It is that time; later times stay as they are."""
+    def leap_to(self, instant: datetime) -> datetime:
+        """It is that time; later times stay as they are.
+
+        Answers when it became that time by real time, by which others note what they do: now, or already before the
+        leap where a test was too slow for it.
+        """
+        became_at = min(super().now(), instant - self._ahead)
         self.leap(instant - self.now())
+        return became_at
 
     def _set(self, timer: LeapingTimer) -> None:
         timer.wait = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._ring(timer))

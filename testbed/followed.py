@@ -11,7 +11,7 @@ from paddle_operator.kube.client import EVERYTHING, Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Resource, T
 
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 120.0  # what takes a second on an idle machine; only what never comes needs that long
 
 
 class Followed(Generic[T]):

@@ -33,7 +33,7 @@ from testbed.hollow_script import NEVER, Behaviour, Rule, Script, exits
 log = logging.getLogger(__name__)
 
 WORKERS = 32
-RENEW_SECONDS = 4.0
+RENEW_SECONDS = 2.0  # a stall of 10 s in between, and the node is still not given up: flags.py has 16 s
 SCHEDULABLE_WITHIN_SECONDS = 100.0
 POLL_SECONDS = 0.05
 NODE_NETWORK = ipaddress.IPv4Network("198.18.0.0/16")  # for benchmarks (RFC 2544): nothing answers there

@@ -14,8 +14,8 @@ from testbed.hollow_script import NEVER, Script
 
 # From ConfigMap to running on a real kubelet, which is not told of it; an update of the pod makes it look at once.
 LOOKS_AGAIN_SECONDS = (1.0, 13.0)
-# A ConfigMap that was made before the update may be heard of a moment after it.
-NUDGED_SECONDS = 1.0
+# A ConfigMap that was made before the update may be heard of a moment after it, or where the machine stalls some more.
+NUDGED_SECONDS = 10.0
 NUDGED_LOOKS_EVERY_SECONDS = 0.1
 # Mounting goes by a back-off of its own, which no update of the pod cuts short.
 FIRST_MOUNT_SECONDS = 0.5

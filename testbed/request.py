@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0  # a busy machine has stalls of 10 s
 
 
 class RequestError(RuntimeError):

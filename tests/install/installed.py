@@ -15,7 +15,9 @@ from typing import IO, Any
 import yaml
 
 from testbed.control_plane import ControlPlane
+from testbed.followed import PATIENCE_SECONDS
 from testbed.ports import LOOPBACK, free_ports
+from testbed.request import RequestError
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "deploy/v1/crd.yaml"
@@ -55,6 +57,17 @@ async def kubeconfig_of_account(plane: ControlPlane, folder: Path, namespace: st
     return path
 
 
+async def until_known(plane: ControlPlane, kind: str) -> None:
+    """The API server lists a kind a moment after it has its definition; kubectl asks for the list."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                await plane.kubectl("get", kind)
+            except RequestError:
+                continue
+            return
+
+
 async def look_for_kinds(plane: ControlPlane) -> None:
     """The garbage collector, that is: by itself it looks for new ones every 30 s only."""
     await plane.controller_manager.kill()
@@ -63,14 +76,23 @@ async def look_for_kinds(plane: ControlPlane) -> None:
 
 @asynccontextmanager
 async def manager_of(kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None) -> AsyncIterator[int]:
-    """The process, until it is left; gives the port of its metrics."""
+    """The process, until it is left; gives the port of its metrics. Raises AssertionError if it ends by itself."""
+    async with process_of(kubeconfig, *arguments, log=log) as (process, metrics):
+        yield metrics
+        assert process.returncode is None, f"the operator ended by itself with code {process.returncode}"
+
+
+@asynccontextmanager
+async def process_of(
+    kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
+    """The same, for who takes its lease and its rights away: without them it ends after a while, as it should."""
     health, metrics = free_ports(2)
     command = [sys.executable, "-m", "paddle_operator.manager", f"--kubeconfig={kubeconfig}", *arguments]
     command += [f"--health-probe-bind-address={LOOPBACK}:{health}", f"--metrics-bind-address={LOOPBACK}:{metrics}"]
     process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
-        yield metrics
-        assert process.returncode is None, f"the operator ended by itself with code {process.returncode}"
+        yield process, metrics
     finally:
         if process.returncode is None:
             process.terminate()

@@ -12,7 +12,18 @@ import yaml
 
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.install.installed import CLUSTER_WIDE, CRD, MANAGER, OPERATOR, ROOT, Manifest, Place, arguments_of, objects
+from tests.install.installed import (
+    CLUSTER_WIDE,
+    CRD,
+    MANAGER,
+    OPERATOR,
+    ROOT,
+    Manifest,
+    Place,
+    arguments_of,
+    objects,
+    until_known,
+)
 
 CHART = ROOT / "charts/paddle-operator"
 
@@ -167,7 +178,7 @@ def test_a_service_monitor_brings_its_service_and_both_are_those_of_config(helm:
             assert found[place] == each
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_installed_upgraded_rolled_back_and_uninstalled_the_jobs_stay(plane: ControlPlane, helm: Path) -> None:
     kubeconfig = plane.kubeconfig_for("tester-1")
 
@@ -181,6 +192,7 @@ async def test_installed_upgraded_rolled_back_and_uninstalled_the_jobs_stay(plan
     await run("install", "paddle-operator", str(CHART))
     assert "paddlejobs.batch.paddlepaddle.org" in await plane.kubectl("get", "crd")
     assert await replicas() == "1"
+    await until_known(plane, "paddlejobs")
     job = yaml.safe_load((ROOT / "deploy/examples/wide_and_deep.yaml").read_text())
     await plane.kubectl("-n", "paddle-system", "apply", "-f", "-", stdin=yaml.safe_dump(job))
     told = await run("upgrade", "paddle-operator", str(CHART), "--set", "replicas=2")

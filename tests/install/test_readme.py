@@ -28,6 +28,7 @@ from tests.install.installed import (
     look_for_kinds,
     manager_of,
     objects,
+    process_of,
 )
 from tests.stories.stage import Stage
 from tools.derived import stale
@@ -70,7 +71,7 @@ def test_what_is_installed_is_what_kustomize_makes_of_config(control_plane_binar
     assert stale(manifests()) == []
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_is_left(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -88,7 +89,7 @@ async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_i
         await stage.until_pods(lambda pods: any(pod.phase == "Running" for pod in pods.values()))
         assert rows(await typed(plane, get_pods)) == operators
         arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
-        async with manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
+        async with process_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
             *run, get_jobs = run_example
             await typed(plane, *run)
             await stage.until("wide-ande-deep", lambda job: (job.status or {}).get("ready") == "4/4")
@@ -101,7 +102,7 @@ async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_i
         assert await client.list_all(PODS, Scope(NAMESPACE)) == []
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_with_the_readmes_arguments_a_real_volcano_starts_a_gang_and_elastic_jobs_know_their_etcd(
     plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> A
                 await running
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_the_rights_of_its_role_are_all_that_the_operator_needs_and_it_needs_them_all(
     plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
 ) -> None:
@@ -159,11 +159,13 @@ async def of_a_gang(cast: Cast) -> None:
     """A PodGroup made, changed with the job, and removed with its suspension."""
     key = Key(NAMESPACE, "gang")
     await cast.submit(a_job("gang", workers=2))
-    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=create", "--timeout=30s")
-    await cast.client.merge(WHOLE_JOBS, key, {"spec": {"worker": {"replicas": 3}}})
-    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=jsonpath={.spec.minMember}=3")
-    await cast.client.merge(WHOLE_JOBS, key, {"spec": {"suspend": True}})
-    await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", "--for=delete", "--timeout=30s")
+    for change, state in (
+        ({}, "create"),
+        ({"worker": {"replicas": 3}}, "jsonpath={.spec.minMember}=3"),
+        ({"suspend": True}, "delete"),
+    ):
+        await cast.client.merge(WHOLE_JOBS, key, {"spec": change})
+        await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", f"--for={state}", "--timeout=120s")
 
 
 async def in_the_way(cast: Cast) -> None:

@@ -35,7 +35,7 @@ def uids(pods: dict[str, Whole]) -> dict[str, str]:
     return {name: pod.uid for name, pod in of_job(pods, "simple").items()}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("manifest", "namespace", "left"),
     [
@@ -74,7 +74,7 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
             await stage.phase("simple", "Completed")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstalled_while_no_operator_runs(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -90,13 +90,14 @@ async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstal
         async with manager_of(kubeconfig, *arguments):
             await stage.submit(a_job("simple", ps=1, workers=2))
             await stage.until("simple", lambda job: (job.status or {}).get("ready") == "3/3")
+            await stage.another_life("before")  # so it had time for all that it writes of the first
         pods = uids(await stage.pods())
         await plane.kubectl("apply", "-f", "-", stdin=another_version())
         async with stage.recorded() as written, manager_of(kubeconfig, *arguments):
             await stage.another_life("other")
         assert [write for write in written if write.name.startswith("simple")] == []
         assert uids(await stage.pods()) == pods
-        await plane.kubectl("delete", "-f", str(CRD), "-f", str(OPERATOR), "--timeout=60s")
+        await plane.kubectl("delete", "-f", str(CRD), "-f", str(OPERATOR), "--timeout=240s")
         with pytest.raises(RequestError, match="not found"):
             await plane.kubectl("get", "namespace", NAMESPACE)
         assert await client.list_all(PODS, Scope(NAMESPACE)) == []

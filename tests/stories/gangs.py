@@ -1,12 +1,14 @@
 """A stage whose gangs a real Volcano decides about: two nodes of 4 CPUs, and a worker asks for 2."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from paddle_operator.kube.client import Scope
+from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.objects import Object, Resource
 from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
@@ -39,18 +41,18 @@ class GangStage(Stage):
     def __init__(self, volcano: Volcano, *stage: Any) -> None:
         super().__init__(*stage)
         self.volcano = volcano
-        self.starts: list[set[str]] = []  # after each change of a pod: the jobs that have pods on nodes
+        self.history: list[Counter[str]] = []  # after each change of a pod: how many of each job are on nodes
         self._groups: Followed[Whole]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["GangStage"]:
         async with super().open(), followed(self.client, WHOLE_GROUPS, Scope(self.namespace)) as self._groups:
-            self._pods.store.listen(lambda *_: self.starts.append(self.jobs_on_nodes()))
+            self._pods.store.listen(lambda *_: self.history.append(self.on_nodes()))
             yield self
 
     @asynccontextmanager
-    async def gang_operator(self) -> AsyncIterator[NotingClient]:
-        async with self.operator(scheduling="volcano") as client:
+    async def gang_operator(self, clock: Clock | None = None) -> AsyncIterator[NotingClient]:
+        async with self.operator(scheduling="volcano", clock=clock) as client:
             yield client
 
     @asynccontextmanager
@@ -72,12 +74,12 @@ class GangStage(Stage):
 
     # What is true
 
-    def jobs_on_nodes(self) -> set[str]:
-        return {job_of(pod) for pod in self._pods.store if pod.spec.get("nodeName") and not leaves(pod)}
+    def on_nodes(self) -> Counter[str]:
+        """How many pods of each job are on nodes, and stay there."""
+        return Counter(job_of(pod) for pod in self._pods.store if pod.spec.get("nodeName") and not leaves(pod))
 
-    @property
-    def groups(self) -> dict[str, Whole]:
-        return {each.key.name: each for each in self._groups.store}
+    async def groups(self) -> dict[str, Whole]:
+        return {each.key.name: each for each in await self.client.list_all(WHOLE_GROUPS, Scope(self.namespace))}
 
     # Waiting
 

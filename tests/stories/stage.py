@@ -22,7 +22,7 @@ from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
+from testbed.followed import PATIENCE_SECONDS, Followed, followed
 from testbed.hollow import HollowNodes
 from tests.support.rights import connection_of_operator
 
@@ -178,6 +178,25 @@ class Stage:
         for pod in pods:
             await self.nodes.exits(pod, code, namespace=self.namespace)
 
+    async def cordon(self) -> None:
+        """No node takes another pod, and the scheduler, which hears of it in its own time, knows."""
+        for node in self.nodes:
+            await node.cordon()
+        all_closed = f"{len(self.nodes)} node(s) were unschedulable"
+        while all_closed not in await self._scheduled("probe"):
+            pass
+
+    async def _scheduled(self, name: str) -> str:
+        """What the scheduler says of a pod that it cannot place; of one that it can, nothing. It is gone then."""
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+        containers = [{"name": "probe", "image": "probe"}]
+        await self.create(WHOLE_PODS, {**pod, "spec": {"containers": containers}})
+        pods = await self.until_pods(lambda pods: name in pods and is_judged(pods[name]))
+        told: str = pods[name].condition("PodScheduled").get("message", "")
+        await self.client.delete(WHOLE_PODS, pods[name].key, grace_seconds=0)
+        await self._pods.until_gone(name)
+        return told
+
     async def another_life(self, name: str) -> None:
         """Of a job of one worker, from its beginning to its end: so the operator had time for all others as well."""
         worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}}
@@ -195,6 +214,14 @@ class Stage:
         async with self.control_plane.audit.recording() as found:
             yield writes
         writes.extend(write for write in found if write.namespace == self.namespace)
+
+    async def until_quiet(self, user: str) -> None:
+        """Until two seconds have passed in which this user wrote nothing here: counters may follow after one."""
+        while True:
+            async with self.recorded() as writes:
+                await asyncio.sleep(2)
+            if not writes.by(user):
+                return
 
     # What is true
 
@@ -226,11 +253,13 @@ class Stage:
 
     # Waiting
 
-    async def until(self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = 30.0) -> Whole:
+    async def until(
+        self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = PATIENCE_SECONDS
+    ) -> Whole:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
         return await self._jobs.until(name, claim, within_seconds=within_seconds)
 
-    async def phase(self, name: str, phase: str, *, within_seconds: float = 30.0) -> Whole:
+    async def phase(self, name: str, phase: str, *, within_seconds: float = PATIENCE_SECONDS) -> Whole:
         return await self.until(name, lambda job: job.phase == phase, within_seconds=within_seconds)
 
     async def runs_in_attempt(self, attempt: int, name: str = "mnist") -> Whole:
@@ -245,7 +274,7 @@ class Stage:
         await self._jobs.until_gone(name)
 
     async def until_pods(
-        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = 30.0
+        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = PATIENCE_SECONDS
     ) -> dict[str, Whole]:
         """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
         found: dict[str, Whole] = {}
@@ -272,9 +301,9 @@ class Stage:
         await self._services.until_all(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
         await self._config_maps.until_gone(name)
 
-    async def opened(self, name: str) -> Whole:
-        """The barrier, as soon as it is there."""
-        return await self._config_maps.until(name)
+    async def opened(self, name: str, claim: Callable[[Whole], bool] = lambda _: True) -> Whole:
+        """The barrier, as soon as it is there and the claim is true of it."""
+        return await self._config_maps.until(name, claim)
 
     async def told(self, name: str, reason: str) -> Event:
         """The event about the job with this reason, once there is one. Raises AssertionError with what was told."""
@@ -306,6 +335,11 @@ class Stage:
 def _is_about(event: Event, name: str) -> bool:
     about = event.regarding or {}
     return (about.get("kind"), about.get("name")) == ("PaddleJob", name)
+
+
+def is_judged(pod: Whole) -> bool:
+    """Whether the scheduler has said something of it."""
+    return any(each["type"] == "PodScheduled" for each in (pod.status or {}).get("conditions", ()))
 
 
 def is_of(child: str, job: str) -> bool:

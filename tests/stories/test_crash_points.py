@@ -5,7 +5,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, Resource
 from testbed.audit import Writes
-from testbed.clock import LeapingClock
+from testbed.clock import HurriedClock, LeapingClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import NEVER, exits
@@ -27,7 +27,10 @@ from tests.support.rights import OPERATOR, connection_of_operator
 
 Manifest = dict[str, Any]
 AT_ONCE = 6
-PUNCTUAL = timedelta(seconds=5)  # six lives at once on two cores, and an operator that has to start first
+PUNCTUAL = timedelta(minutes=1)  # six lives at once on two cores that may stall, and an operator that starts first
+STORY_SECONDS = 240.0
+STEADY_SECONDS = 2.0
+SLOWLY = 0.05  # so that the recorder has 20 s where it gives a server that does not answer one, and goes on untold
 CONTAINERS = {"containers": [{"name": "paddle", "image": "paddle"}]}
 ONE, TWO, THREE = ({"replicas": count, "template": {"spec": CONTAINERS}} for count in (1, 2, 3))
 
@@ -72,7 +75,7 @@ async def operator(
     """Leaving it is a kill: nothing is drained, flushed or given back."""
     async with MortalClient(await connection_of_operator(control_plane)) as client:
         client.lives_until(dies_at, after=after)
-        recorder = Recorder(client, reporter="paddle-operator")
+        recorder = Recorder(client, reporter="paddle-operator", clock=HurriedClock(SLOWLY))
         jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)
         manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
         running = asyncio.ensure_future(manager.run())
@@ -83,19 +86,30 @@ async def operator(
             await asyncio.wait((running,))
 
 
+@dataclass(frozen=True)
+class Left:
+    """What a life that nobody disturbed has left behind."""
+
+    state: Manifest
+    reasons: frozenset[str]
+
+
 class Life:
     """One job in a namespace of its own, and by a time of its own."""
 
     def __init__(self, control_plane: ControlPlane, client: Client, nodes: HollowNodes, plot: "Plot") -> None:
         self.clock = LeapingClock()
-        self.leapt_at: datetime | None = None  # by real time
+        self.leapt_at: datetime | None = None  # when that time came, by real time
         self._control_plane = control_plane
         self._client = client
         self._nodes = nodes
         self._plot = plot
 
-    async def live(self, dies_at: int, *, after: bool) -> tuple[bool, int]:
-        """Whether the operator was killed on the way, and how many writes it made in its first life."""
+    async def live(self, dies_at: int, *, after: bool, left: Left | None = None) -> tuple[bool, int]:
+        """Whether the operator was killed on the way, and how many writes it made in its first life.
+
+        It is given the time to leave what is to be left; where that is not known yet, until nothing changes any more.
+        """
         self.namespace = await self._control_plane.make_namespace("crash")
         story = asyncio.ensure_future(self._story())
         async with operator(self._control_plane, self.namespace, self.clock, dies_at, after=after) as first:
@@ -105,16 +119,28 @@ class Life:
             killed = first.died.is_set()
             if not killed:
                 await story
-                await _nothing_more()
+                await self._settles(left)
         if killed:
             async with operator(self._control_plane, self.namespace, self.clock):
                 await story
-                await _nothing_more()
+                await self._settles(left)
         return killed, first.writes
+
+    async def _settles(self, left: Left | None) -> None:
+        with contextlib.suppress(TimeoutError):  # what is not so then is told by who compares
+            async with asyncio.timeout(STORY_SECONDS / 4):
+                if left is None:
+                    before = None
+                    while before != (before := (await self.end_state(), await self.told())):
+                        await asyncio.sleep(STEADY_SECONDS)
+                else:
+                    while await self.end_state() != left.state or left.reasons - await self.reasons():
+                        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)  # what an operator might still do wrongly, it does within this
 
     async def _story(self) -> None:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(STORY_SECONDS):
                 await self._plot.story(self)
         except TimeoutError:
             raise TimeoutError(f"not over: {await self.end_state()}") from None
@@ -137,8 +163,7 @@ class Life:
         await self._client.merge(WHOLE_JOBS, Key(self.namespace, "life"), {"spec": spec})
 
     def leap_to(self, due_at: datetime) -> None:
-        self.leapt_at = datetime.now(UTC)
-        self.clock.leap_to(due_at)
+        self.leapt_at = self.clock.leap_to(due_at)
 
     # What is true
 
@@ -169,8 +194,8 @@ class Life:
             while await self._client.list_all(kind, Scope(self.namespace)):
                 await asyncio.sleep(0.05)
 
-    async def until_pods(self, count: int) -> None:
-        while len(await self._client.list_all(PODS, Scope(self.namespace))) != count:
+    async def failed_ones_gone(self) -> None:
+        while any(pod.status.phase == "Failed" for pod in await self._client.list_all(PODS, Scope(self.namespace))):
             await asyncio.sleep(0.05)
 
     async def closed(self) -> None:
@@ -206,6 +231,10 @@ class Life:
         events = await self._client.list_all(WHOLE_EVENTS, Scope(self.namespace))
         return Counter((each.reason, each.note) for each in events if each.key.name.startswith("life."))
 
+    async def reasons(self) -> frozenset[str]:
+        """Of what was told, without what an operator that comes back later may never see."""
+        return frozenset(reason for reason, _ in await self.told()) - PASSING
+
 
 DIFFERENT = (
     "startTime",
@@ -220,10 +249,6 @@ DIFFERENT = (
 
 def ended(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
-
-
-async def _nothing_more() -> None:
-    await asyncio.sleep(0.3)  # what an operator might still do wrongly, it does within this
 
 
 async def is_completed(life: Life) -> None:
@@ -254,7 +279,7 @@ async def is_replaced_alone(life: Life) -> None:
     life.worker_exits("1", 1, times=1)
     await life.begin()
     paused = await life.until(lambda job: "nextAttemptTime" in job.status)
-    await life.until_pods(2)
+    await life.failed_ones_gone()
     life.leap_to(instant(paused.status["nextAttemptTime"]))
     life.worker_exits("*", 0)
     job = await life.phase("Completed")
@@ -331,7 +356,7 @@ async def test_a_kill_at_any_write_changes_nothing_in_the_end(
     async with Client(control_plane.connection()) as client, HollowNodes(client, count=3) as nodes:
         whole = Life(control_plane, client, nodes, PLOTS[name])
         _, writes = await whole.live(0, after=False)
-        expected, told = await whole.end_state(), await whole.told()
+        left = Left(await whole.end_state(), await whole.reasons())
         lives: list[tuple[Life, bool]] = []
 
         async def one(dies_at: int, *, after: bool) -> None:
@@ -339,13 +364,13 @@ async def test_a_kill_at_any_write_changes_nothing_in_the_end(
                 life = Life(control_plane, client, nodes, PLOTS[name])
                 point = f"killed {'after' if after else 'before'} write {dies_at}"
                 try:
-                    killed, _ = await life.live(dies_at, after=after)
+                    killed, _ = await life.live(dies_at, after=after, left=left)
                 except (AssertionError, TimeoutError) as wrong:
                     raise AssertionError(f"{point}: {wrong}") from None
-                assert await life.end_state() == expected, point
+                assert await life.end_state() == left.state, point
                 twice = {news: count for news, count in (await life.told()).items() if count > 1}
                 assert not twice, f"{point}: {twice}"
-                missing = {reason for reason, _ in told} - {reason for reason, _ in await life.told()} - PASSING
+                missing = left.reasons - await life.reasons()
                 assert not missing, f"{point}: nobody was told of {missing}"
                 lives.append((life, killed))
 
@@ -360,7 +385,7 @@ async def test_a_kill_at_any_write_changes_nothing_in_the_end(
         assert_on_time(made, life, PLOTS[name])
     killed = sum(was for _, was in lives)
     say(pytestconfig, f"crash points, {name}: {len(lives)} lives of {writes} writes, {killed} of them cut short")
-    assert killed >= len(lives) * 0.8
+    assert killed >= len(lives) * 0.5  # not each has as many writes as the first: counters are told once a second
 
 
 PASSING = frozenset({"CreatingPods", "WaitingForAddresses", "StartingContainers", "AllPodsRun", "PodsLeaving"})

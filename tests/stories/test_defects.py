@@ -35,8 +35,7 @@ async def test_a_role_can_be_removed_while_its_pods_exist(stage: Stage) -> None:
 
 # 3., before the ConfigMap was ever made
 async def test_a_role_can_be_removed_before_the_addresses_are_known(stage: Stage) -> None:
-    for node in stage.nodes:
-        await node.cordon()
+    await stage.cordon()
     await stage.submit(a_job(ps=1, workers=1))
     await stage.waits("mnist", "Unschedulable")
     await stage.change("mnist", {"ps": None})

@@ -15,14 +15,16 @@ import pytest
 import trustme
 from aiohttp import web
 
+from paddle_operator.kube.client import Scope
 from paddle_operator.kube.errors import Forbidden
-from paddle_operator.kube.objects import Key, Object, Resource
+from paddle_operator.kube.objects import Key, Manifest, Object, Resource
+from testbed.followed import followed
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
 from tests.stories.embedded import embedded_stage
 from tests.stories.jobs import a_job, a_template, with_template
 from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
 
-QUOTAS = Resource("api/v1", "resourcequotas", Object)
+QUOTAS = Resource("api/v1", "resourcequotas", Whole)
 LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
 NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 WEBHOOKS = Resource("apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", Object, namespaced=False)
@@ -31,6 +33,25 @@ ENFORCE = "pod-security.kubernetes.io/enforce"
 
 def quota(**hard: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
+
+
+async def is_enforced(stage: Stage, made: Manifest) -> None:
+    """The quota counts: the API server goes by its status, which the controller manager has to write first."""
+    await stage.create(QUOTAS, made)
+    async with followed(stage.client, QUOTAS, Scope(stage.namespace)) as quotas:
+        await quotas.until("team", lambda found: bool((found.status or {}).get("hard")))
+
+
+async def is_refused(stage: Stage, pod: Manifest) -> None:
+    """The API server refuses such a pod: what forbids it is known to it in its own time."""
+    metadata = {"name": "probe", "namespace": stage.namespace}
+    while True:
+        try:
+            await stage.client.create(
+                WHOLE_PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **pod}, dry_run=True
+            )
+        except Forbidden:
+            return
 
 
 async def hindered(stage: Stage, reason: str, *words: str, job: str = "mnist") -> Whole:
@@ -74,8 +95,7 @@ async def test_no_node_has_room(stage: Stage) -> None:
 
 
 async def test_room_is_made(stage: Stage) -> None:
-    for node in stage.nodes:
-        await node.cordon()
+    await stage.cordon()
     await stage.submit(a_job(workers=2))
     await hindered(stage, "Unschedulable", "0/4 nodes are available", "4 node(s) were unschedulable")
     await stage.kubectl("uncordon", *(str(node) for node in stage.nodes))
@@ -111,7 +131,7 @@ async def test_a_container_keeps_crashing(stage: Stage) -> None:
 
 
 async def test_the_quota_is_used_up(stage: Stage) -> None:
-    await stage.create(QUOTAS, quota(pods="1"))
+    await is_enforced(stage, quota(pods="1"))
     await stage.submit(a_job(ps=1, workers=2))
     await hindered(stage, "QuotaExceeded", "exceeded quota: team", "limited: pods=1")
     await stage.client.merge(QUOTAS, Key(stage.namespace, "team"), {"spec": {"hard": {"pods": "3"}}})
@@ -122,7 +142,7 @@ async def test_the_quota_is_used_up(stage: Stage) -> None:
 
 async def test_the_quota_for_config_maps_is_used_up(stage: Stage) -> None:
     """The barrier itself: the pods are there, and no container starts."""
-    await stage.create(QUOTAS, quota(configmaps="0"))
+    await is_enforced(stage, quota(configmaps="0"))
     await stage.submit(a_job(workers=2))
     await hindered(stage, "QuotaExceeded", "configmaps mnist", "exceeded quota: team")
     assert all(pod.phase == "Pending" for pod in (await stage.pods()).values())
@@ -132,7 +152,7 @@ async def test_the_quota_for_config_maps_is_used_up(stage: Stage) -> None:
 
 async def test_the_quota_for_services_is_used_up(stage: Stage) -> None:
     """No container starts before every name resolves."""
-    await stage.create(QUOTAS, quota(services="1"))
+    await is_enforced(stage, quota(services="1"))
     await stage.submit(a_job(workers=2, intranet="Service"))
     await hindered(stage, "QuotaExceeded", "exceeded quota: team", "limited: services=1")
     assert await stage.barrier("mnist") is None
@@ -142,6 +162,7 @@ async def test_the_quota_for_services_is_used_up(stage: Stage) -> None:
 
 async def test_the_namespace_wants_restricted_pods(stage: Stage) -> None:
     await stage.client.merge(NAMESPACES, Key("", stage.namespace), {"metadata": {"labels": {ENFORCE: "restricted"}}})
+    await is_refused(stage, a_template())
     await stage.submit(a_job(workers=1))
     await hindered(stage, "Forbidden", 'violates PodSecurity "restricted:latest"', "allowPrivilegeEscalation != false")
     assert not await stage.pods()
@@ -154,7 +175,9 @@ async def test_a_limit_range_forbids_the_pods(stage: Stage) -> None:
     await stage.create(
         LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
     )
-    await stage.submit(with_template(a_job(workers=1), a_template(resources={"limits": {"cpu": "2"}})))
+    template = a_template(resources={"limits": {"cpu": "2"}})
+    await is_refused(stage, template)
+    await stage.submit(with_template(a_job(workers=1), template))
     await hindered(stage, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2")
     await stage.delete(LIMIT_RANGES, "small")
     await stage.phase("mnist", "Running")

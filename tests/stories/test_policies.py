@@ -119,7 +119,7 @@ async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(s
     )
     job = await stage.runs_in_attempt(1)  # within the 15 s that it lets pass
     assert job.spec["worker"]["replicas"] == 3
-    await stage.kubectl("wait", "--for=jsonpath={.status.desiredReplicas}=3", "--timeout=30s", "hpa/mnist")
+    await stage.kubectl("wait", "--for=jsonpath={.status.desiredReplicas}=3", "--timeout=120s", "hpa/mnist")
     told = json.loads(await stage.kubectl("get", "hpa/mnist", "-o", "json"))
     able = next(each for each in told["status"]["conditions"] if each["type"] == "AbleToScale")
     assert able["status"] == "True"

@@ -1,7 +1,7 @@
 """Which failures are tried again, when and how often (KF-C4, C5, C7 and C8); what is nobody's fault is not counted."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -89,7 +89,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
     empty_stage: Stage,
 ) -> None:
     stage, clock = empty_stage, LeapingClock()
-    leaps: list[datetime] = []
+    ends_of_pauses: list[datetime] = []
     async with stage.recorded() as writes, stage.operator(clock=clock):
         await stage.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
         for number, pause in enumerate((10, 20)):
@@ -98,7 +98,8 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
             await stage.exits("mnist-worker-1", code=1)
             job = await stage.phase("mnist", "Restarting")
             again_at = instant(job.status["nextAttemptTime"])
-            assert timedelta(seconds=pause - 1) < again_at - failed_at < timedelta(seconds=pause + 1)
+            assert failed_at < again_at - timedelta(seconds=pause - 1)  # it is told in whole seconds
+            assert again_at - timedelta(seconds=pause) <= clock.now()
             assert job.condition("Running")["message"].endswith(
                 f"all pods are replaced at {again_at:%H:%M:%S} UTC, so that all ranks agree"
             )
@@ -106,8 +107,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
             await stage.until_pods(lambda pods: not pods)
             clock.leap_to(again_at - timedelta(seconds=5))
             await stage.another_life(f"beside-{number}")
-            leaps.append(datetime.now(UTC))
-            clock.leap_to(again_at)
+            ends_of_pauses.append(clock.leap_to(again_at))
         await stage.runs_in_attempt(2)
         await stage.exits("mnist-worker-1", code=1)
         job = await stage.phase("mnist", "Failed")
@@ -118,8 +118,8 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
         "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.backoffLimit is 2"
     )
     made = [each.received_at for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
-    for number, leap in enumerate(leaps):
-        assert made[2 * number + 1] < leap < made[2 * number + 2]  # two pods at a time, and none in a pause
+    for number, end in enumerate(ends_of_pauses):
+        assert made[2 * number + 1] < end < made[2 * number + 2]  # two pods at a time, and none in a pause
 
 
 async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(empty_stage: Stage) -> None:
@@ -312,12 +312,15 @@ async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_as
     """Deleted in one request, whose answer shows them as they were before it."""
     stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
     template = a_template()
-    template["spec"]["terminationGracePeriodSeconds"] = 3
+    template["spec"]["terminationGracePeriodSeconds"] = 300
     async with stage.recorded() as writes:
         await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
         await stage.phase("mnist", "Running")
         await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
         await stage.waits("mnist", "PodsLeaving")
+        await stage.until_pods(lambda pods: all(pod.metadata.deletion_timestamp for pod in pods.values()))
+        await stage.another_life("beside")  # so the operator had time to ask
+        await stage.exits("mnist-worker-*", code=137)
         await stage.runs_in_attempt(1)
     made = [each for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
     assert [each.code for each in made] == [201] * 8

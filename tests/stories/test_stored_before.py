@@ -3,7 +3,9 @@
 These are the defects 1, 2, 5 and 7 of go-operator.md, section 9: each made the Go operator crash or hang.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
+from testbed.volcano import is_served, until
 from tests.stories.go_operator import FINALIZER
 from tests.stories.jobs import Job, a_job
 from tests.stories.stage import WHOLE_JOBS, Stage
@@ -91,7 +94,8 @@ async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[
     namespace = await control_plane.make_namespace("before")
     async with Client(control_plane.connection()) as client:
         await client.create(CRDS, WITHOUT_RULES)
-        await control_plane.kubectl("wait", "--for=condition=Established", "crd/paddlejobs.batch.paddlepaddle.org")
+        served = partial(is_served, control_plane, "/apis/batch.paddlepaddle.org/v1/paddlejobs")
+        await asyncio.to_thread(until, served, "PaddleJobs are not served")
         for job, _ in BROKEN.values():
             metadata = job["metadata"] | {"namespace": namespace, "finalizers": [FINALIZER]}
             await client.create(WHOLE_JOBS, job | {"metadata": metadata})

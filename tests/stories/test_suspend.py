@@ -104,7 +104,7 @@ async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_start
     """Their names are theirs until they are gone; pods deleted one by one, and all in one request."""
     stage.nodes.script("*", ignores_sigterm(), namespace=stage.namespace)
     template = a_template()
-    template["spec"]["terminationGracePeriodSeconds"] = 3
+    template["spec"]["terminationGracePeriodSeconds"] = 300
 
     async def lives(name: str, workers: int) -> None:
         await stage.submit(with_template(a_job(name, workers=workers), template))
@@ -118,6 +118,7 @@ async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_start
         left = of_job(await stage.pods(), name)
         assert {key: pod.uid for key, pod in left.items()} == {key: pod.uid for key, pod in before.items()}
         assert (await stage.job(name)).phase == "Pending"
+        await stage.exits(f"{name}-worker-*", code=137)
         await stage.runs_in_attempt(1, name)
 
     async with stage.recorded() as writes:

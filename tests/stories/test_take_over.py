@@ -56,7 +56,9 @@ async def test_the_operator_that_takes_over_a_second_time_changes_nothing(empty_
     before = await GoJob(stage, version, a_job("simple", ps=1, workers=1)).runs()
     async with stage.operator():
         await without_finalizer(stage)
-        taken_over = await stage.until("simple", lambda job: job.status.get("ready") == "2/2")
+        await stage.until("simple", lambda job: job.status.get("ready") == "2/2")
+        await stage.another_life("beside")  # so the operator had time for all that it writes
+    taken_over = await stage.job("simple")
     async with stage.operator():
         await stage.submit(a_job("other", workers=1))
         await stage.phase("other", "Running")  # so it has looked at both

@@ -6,6 +6,7 @@ import yaml
 
 from paddle_operator.kube.connection import PlainConnection
 from testbed.control_plane import ControlPlane
+from testbed.request import RequestError
 from tests.install.installed import ACCOUNT, CLUSTER_WIDE, objects
 
 NAMESPACE = "paddle-system"
@@ -20,6 +21,17 @@ async def connection_of_operator(control_plane: ControlPlane) -> PlainConnection
     if control_plane not in _tokens:
         rights = [each for (kind, _, _), each in objects(CLUSTER_WIDE.read_text()).items() if kind in KINDS]
         await control_plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
+        while not await _are_known(control_plane):
+            pass
         asked = ("create", "token", ACCOUNT, "--duration=12h")
         _tokens[control_plane] = (await control_plane.kubectl("--namespace", NAMESPACE, *asked)).strip()
     return PlainConnection(control_plane.server, _tokens[control_plane], control_plane.trust)
+
+
+async def _are_known(control_plane: ControlPlane) -> bool:
+    """The API server goes by a role a moment after it has it; until then the operator would be refused."""
+    try:
+        await control_plane.kubectl("auth", "can-i", "create", "pods", "--all-namespaces", f"--as={OPERATOR}")
+    except RequestError:  # its exit code says no
+        return False
+    return True

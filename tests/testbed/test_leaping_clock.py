@@ -1,9 +1,9 @@
-"""A clock that leaps: what falls due in a leap happens at once, and nothing else does."""
+"""A clock that leaps: what falls due in a leap happens at once, and nothing else does; and one that takes its time."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from testbed.clock import LeapingClock, settled
+from testbed.clock import LeapingClock, SlowClock, settled
 
 HOUR = timedelta(hours=1)
 
@@ -35,3 +35,20 @@ async def test_both_of_its_times_are_ahead_by_its_leaps_and_never_go_back() -> N
     clock.leap_to(then)
     clock.leap_to(then - HOUR)
     assert then <= clock.now() < then + HOUR
+
+
+async def test_a_leap_tells_when_its_time_came_by_real_time_also_where_that_is_past() -> None:
+    clock, before = LeapingClock(), datetime.now(UTC)
+    then = clock.now() + HOUR
+    assert before <= clock.leap_to(then) <= datetime.now(UTC)
+    assert clock.leap_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
+
+
+async def test_of_a_slow_clock_all_that_passes_in_a_second_of_ours_is_a_part_of_one() -> None:
+    clock, real = SlowClock(1000), datetime.now(UTC)
+    wall, since = clock.now(), clock.monotonic()
+    await clock.sleep(0.0001)
+    passed = datetime.now(UTC) - real
+    assert passed >= timedelta(seconds=0.09)
+    assert timedelta() < clock.now() - wall <= passed / 100
+    assert 0.00009 <= clock.monotonic() - since <= passed.total_seconds() / 100
