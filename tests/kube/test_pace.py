@@ -1,59 +1,53 @@
 """A busy stream is read now and then, a calm one at once."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import cast
 
-import aiohttp
 import pytest
 
+from paddle_operator.kube.channel import Reply
 from paddle_operator.kube.pace import FEW, WINDOW_SECONDS, Pace
 
 
-class Protocol:
+class Stream:
     def __init__(self) -> None:
         self.deeds: list[str] = []
 
-    def pause_reading(self) -> None:
-        self.deeds.append("pause")
+    def hold(self) -> None:
+        self.deeds.append("hold")
 
-    def resume_reading(self) -> None:
-        self.deeds.append("resume")
+    def go_on(self) -> None:
+        self.deeds.append("go on")
 
 
-def a_reply(protocol: Protocol | None) -> aiohttp.ClientResponse:
-    connection = SimpleNamespace(protocol=protocol) if protocol else None
-    return cast("aiohttp.ClientResponse", SimpleNamespace(connection=connection))
+def a_pace(stream: Stream) -> Pace:
+    return Pace(cast("Reply", stream))
 
 
 async def test_a_few_changes_are_not_waited_for() -> None:
-    protocol = Protocol()
-    pace = Pace(a_reply(protocol))
+    stream = Stream()
+    pace = a_pace(stream)
     for _ in range(FEW):
         await pace.rest(1)
-    assert protocol.deeds == []
+    assert stream.deeds == []
 
 
 async def test_after_many_the_stream_rests_for_what_is_left_of_the_window() -> None:
-    protocol, began_at = Protocol(), asyncio.get_running_loop().time()
-    pace = Pace(a_reply(protocol))
+    stream, began_at = Stream(), asyncio.get_running_loop().time()
+    pace = a_pace(stream)
     await pace.rest(FEW)
     await pace.rest(1)
-    assert protocol.deeds == ["pause", "resume"]
+    assert stream.deeds == ["hold", "go on"]
     assert asyncio.get_running_loop().time() - began_at >= WINDOW_SECONDS * 0.9
     await pace.rest(FEW)  # a window of its own
-    assert len(protocol.deeds) == 2
-
-
-async def test_a_stream_that_the_server_has_ended_is_not_waited_for() -> None:
-    await Pace(a_reply(None)).rest(FEW + 1)
+    assert len(stream.deeds) == 2
 
 
 async def test_who_gives_up_while_the_stream_rests_leaves_it_readable() -> None:
-    protocol = Protocol()
-    resting = asyncio.ensure_future(Pace(a_reply(protocol)).rest(FEW + 1))
+    stream = Stream()
+    resting = asyncio.ensure_future(a_pace(stream).rest(FEW + 1))
     await asyncio.sleep(0)
     resting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await resting
-    assert protocol.deeds == ["pause", "resume"]
+    assert stream.deeds == ["hold", "go on"]

@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDict
 
 from paddle_operator.kube import metrics
+from paddle_operator.kube.channel import Lost, Reply
+from paddle_operator.kube.channels import CannotConnect, Channels, ProxyRefused, Way
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.connection import Connection
 from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
@@ -44,7 +44,6 @@ PAGE_SIZE = 500  # 10,000 pods peak at 83 MB in pages of 500, at 194 MB in one l
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
-CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 65.0  # the server itself gives up after 60
 IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
 
@@ -96,26 +95,21 @@ class Client:
         user_agent: str = "paddle-operator",
     ) -> None:
         self.connection = connection
-        self._host = urlsplit(connection.server).netloc
         self._fence = fence
         self._clock = clock or SystemClock()
         self._slots = asyncio.Semaphore(in_flight)
         self._answer_seconds = answer_seconds
-        self._user_agent = user_agent
-        self._session: aiohttp.ClientSession | None = None
+        self._fixed_headers = f"User-Agent: {user_agent}\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
+        self._way: Way | None = None
+        self._channels: Channels | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # _slots bounds the calls; watches and logs each hold their own
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=self._answer_seconds),
-            headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
-            auto_decompress=False,
-        )
+        self._channels = Channels()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session:
-            await self._session.close()
+        if self._channels:
+            await self._channels.close()
 
     # Reading
 
@@ -178,7 +172,7 @@ class Client:
         async with self._streamed(call, idle_seconds) as reply:
             yield []
             pace = Pace(reply)
-            async for chunk in reply.content.iter_any():
+            async for chunk in reply.parts():
                 lines, newline, rest = (rest + chunk).rpartition(b"\n")
                 if newline:
                     changes = read_changes(kind, lines)
@@ -196,7 +190,7 @@ class Client:
         idle_seconds = None if follow else IDLE_SECONDS  # a program may well print nothing for an hour
         rest = b""
         async with self._streamed(_Call("get", f"get the log of {key}", "GET", path, params), idle_seconds) as reply:
-            async for chunk in reply.content.iter_any():
+            async for chunk in reply.parts():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     yield line
@@ -353,7 +347,7 @@ class Client:
                 await self._clock.sleep(pause)
 
     async def _once(self, call: _Call) -> bytes:
-        async with self._reply(call, None) as reply:
+        async with self._reply(call, self._answer_seconds) as reply:
             body = await reply.read()
             if reply.status >= 400:
                 raise refused(call.about, self.connection, reply, body)
@@ -362,9 +356,8 @@ class Client:
             return body
 
     @asynccontextmanager
-    async def _streamed(self, call: _Call, idle_seconds: float | None) -> AsyncIterator[aiohttp.ClientResponse]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
-        async with self._reply(call, timeout) as reply:
+    async def _streamed(self, call: _Call, idle_seconds: float | None) -> AsyncIterator[Reply]:
+        async with self._reply(call, idle_seconds) as reply:
             if reply.status >= 400:
                 error = refused(call.about, self.connection, reply, await reply.read())
                 if isinstance(error, Unauthorized):
@@ -373,39 +366,37 @@ class Client:
             yield reply
 
     @asynccontextmanager
-    async def _reply(
-        self,
-        call: _Call,
-        timeout: aiohttp.ClientTimeout | None,  # noqa: ASYNC109  # aiohttp's own kind of limit
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        assert self._session, "a Client is used inside `async with`"
-        connection = self.connection
-        context = await connection.tls()
-        headers = CIMultiDict(await connection.headers())
-        if call.body is not None:
-            headers["Content-Type"] = call.content_type
-        if call.writes and self._fence:
-            self._fence()  # last, since everything above may have taken time
+    async def _reply(self, call: _Call, silence_seconds: float | None) -> AsyncIterator[Reply]:
+        assert self._channels, "a Client is used inside `async with`"
+        way = await self._way_now()
+        request = self._request(call, way, await self.connection.headers())
+        fence = self._fence if call.writes else None
         try:
-            async with self._session.request(
-                call.method,
-                connection.server + call.path,  # no base URL: aiohttp would drop the path that a gateway's URL has
-                params=call.params,
-                data=call.body,
-                headers=headers,
-                ssl=context if context is not None else True,
-                proxy=connection.proxy,
-                server_hostname=connection.server_name,
-                timeout=timeout or self._session.timeout,
-                allow_redirects=False,
-            ) as reply:
-                metrics.count_request(reply.status, call.method, self._host)
+            async with self._channels.asked(way, request, silence_seconds, fence) as reply:
+                metrics.count_request(reply.status, call.method, way.host)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("asked", extra={"method": call.method, "path": call.path, "code": reply.status})
                 yield reply
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            metrics.count_request("<error>", call.method, self._host)
-            raise unreachable(call.about, connection, error) from error
+        except (CannotConnect, ProxyRefused, Lost, TimeoutError, OSError) as error:
+            metrics.count_request("<error>", call.method, way.host)
+            raise unreachable(call.about, self.connection, error) from error
+
+    async def _way_now(self) -> Way:
+        """The same as long as the certificates are."""
+        context = await self.connection.tls()
+        if self._way is None or context is not self._way.context:
+            self._way = Way(self.connection.server, context, self.connection.server_name, self.connection.proxy)
+        return self._way
+
+    def _request(self, call: _Call, way: Way, proof: Mapping[str, str]) -> bytes:
+        target = way.base + quote(call.path, safe="/:") + (f"?{urlencode(call.params)}" if call.params else "")
+        lines = "".join(f"{name}: {value}\r\n" for name, value in proof.items())
+        if way.proxy and way.context is None:
+            lines += way.proxy_proof
+        if call.body is not None:
+            lines += f"Content-Type: {call.content_type}\r\nContent-Length: {len(call.body)}\r\n"
+        head = f"{call.method} {target} HTTP/1.1\r\nHost: {way.host}\r\n"
+        return f"{head}{self._fixed_headers}{lines}\r\n".encode() + (call.body or b"")
 
 
 def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:

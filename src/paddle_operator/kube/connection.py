@@ -48,7 +48,7 @@ class PlainConnection:
         self.server = server.rstrip("/")
         self.source = server
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._context = context
+        self._context = context or (ssl.create_default_context() if server.startswith("https://") else None)
 
     async def tls(self) -> ssl.SSLContext | None:
         return self._context

@@ -1,14 +1,15 @@
 """What went wrong with a request, as one of our errors: a sentence with the server, its configuration and the fix.
 
-aiohttp's own words are for programmers, and some of them quote the URL of a proxy, which may hold a password.
+The words of asyncio and OpenSSL are for programmers, and the URL of a proxy may hold a password.
 """
 
 import ssl
+from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
-from yarl import URL
 
+from paddle_operator.kube.channel import Reply
+from paddle_operator.kube.channels import CannotConnect, CannotReachProxy, ProxyRefused
 from paddle_operator.kube.connection import Connection
 from paddle_operator.kube.errors import Refused, Status, Unreachable, Untrusted, in_words, one_line, refusal
 
@@ -16,14 +17,14 @@ _OTHER_NAME = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_
 _OTHER_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED
 
 
-def refused(about: str, connection: Connection, reply: aiohttp.ClientResponse, body: bytes) -> Refused:
+def refused(about: str, connection: Connection, reply: Reply, body: bytes) -> Refused:
     try:
         status = msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = Status(message=_without_status(connection, reply.status, body))
     if not status.code:
         status = msgspec.structs.replace(status, code=reply.status)
-    waits = reply.headers.get("Retry-After", "")
+    waits = reply.headers.get("retry-after", "")
     waits = waits or (str(status.details.retry_after_seconds or "") if status.details else "")
     return refusal(about, status, float(waits) if waits.isdigit() else None, connection.source)
 
@@ -35,7 +36,7 @@ def _without_status(connection: Connection, code: int, body: bytes) -> str:
     return f"this is no API server's answer, check the address {_where(connection)}: {words or 'no words'}"
 
 
-def foreign(about: str, connection: Connection, reply: aiohttp.ClientResponse) -> Untrusted:
+def foreign(about: str, connection: Connection, reply: Reply) -> Untrusted:
     """Somebody answered who is no API server: a login page, a dashboard."""
     return Untrusted(
         f"{about}: {_where(connection)} answered {reply.status} with {reply.content_type} instead of JSON, "
@@ -46,13 +47,13 @@ def foreign(about: str, connection: Connection, reply: aiohttp.ClientResponse) -
 
 def unreachable(about: str, connection: Connection, error: BaseException) -> Unreachable:
     where = _where(connection)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError | ssl.SSLError):
+    if isinstance(error, ssl.SSLError):
         why, fix = _distrust(error)
         return Untrusted(f"{about}: {where} did not prove to be the server we mean: {why}; {fix}")
-    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+    if isinstance(error, CannotReachProxy | ProxyRefused):
         return Unreachable(f"{about}: {_proxy_trouble(where, connection, error)}", sent=False)
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        why = in_words(error.os_error) if isinstance(error, aiohttp.ClientConnectorError) else "no answer in time"
+    if isinstance(error, CannotConnect):
+        why = in_words(error.reason) if error.reason else "no answer in time"
         return Unreachable(
             f"{about}: cannot reach {where}: {why}; check the address and that the server is up", sent=False
         )
@@ -66,26 +67,25 @@ def _where(connection: Connection) -> str:
     return connection.server + (f" ({connection.source})" if connection.source != connection.server else "")
 
 
-def _distrust(error: BaseException) -> tuple[str, str]:
+def _distrust(error: ssl.SSLError) -> tuple[str, str]:
     """Why a handshake failed, and what to do."""
-    cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-    if not isinstance(cause, ssl.SSLCertVerificationError):
-        reason = getattr(cause, "reason", None) or str(cause)
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        reason = error.reason or str(error)
         return one_line(reason.replace("_", " ").lower()), "check the address, and that its port speaks TLS"
-    why = cause.verify_message.rstrip(".")
-    if cause.verify_code in _OTHER_NAME:
+    why = error.verify_message.rstrip(".")
+    if error.verify_code in _OTHER_NAME:
         return why, "check the address, or set tls-server-name to a name that the certificate has"
-    if cause.verify_code in _OTHER_TIME:
+    if error.verify_code in _OTHER_TIME:
         return why, "renew the server's certificate, or correct this machine's clock"
     return why, "check its certificate authority, or fetch the kubeconfig anew"
 
 
-def _proxy_trouble(
-    where: str, connection: Connection, error: aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError
-) -> str:
-    proxy = URL(connection.proxy or "").with_user(None)  # without its password
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        why = f"{in_words(error.os_error)}; check proxy-url or HTTPS_PROXY, and that the proxy is up"
+def _proxy_trouble(where: str, connection: Connection, error: CannotReachProxy | ProxyRefused) -> str:
+    parts = urlsplit(connection.proxy or "")
+    proxy = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # without its password
+    if isinstance(error, CannotReachProxy):
+        why = in_words(error.reason) if error.reason else "no answer in time"
+        why = f"{why}; check proxy-url or HTTPS_PROXY, and that the proxy is up"
         return f"cannot reach the proxy {proxy} on the way to {where}: {why}"
-    why = f"{one_line(error.message)} ({error.status}); check proxy-url or HTTPS_PROXY, or name the host in NO_PROXY"
+    why = f"{one_line(error.reason)} ({error.status}); check proxy-url or HTTPS_PROXY, or name the host in NO_PROXY"
     return f"the proxy {proxy} does not let us through to {where}: {why}"

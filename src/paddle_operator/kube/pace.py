@@ -6,7 +6,7 @@ reads are 50 ms apart. A stream that brings little is read at once.
 
 import asyncio
 
-import aiohttp
+from paddle_operator.kube.channel import Reply
 
 WINDOW_SECONDS = 0.05
 FEW = 5  # changes within a window: nobody is kept waiting for these
@@ -16,7 +16,7 @@ MUCH = 32 * 1024  # bytes in one read: there is more to come, and a pause would 
 class Pace:
     """Rests after what was read, if that was much for so short a time; the server's bytes wait in the kernel."""
 
-    def __init__(self, reply: aiohttp.ClientResponse) -> None:
+    def __init__(self, reply: Reply) -> None:
         self._reply = reply
         self._loop = asyncio.get_running_loop()  # real time: it is a stream that is waited for, and no clock of a test
         self._window_at = self._loop.time()
@@ -34,12 +34,8 @@ class Pace:
         self._window_at, self._changes = self._loop.time(), 0
 
     async def _pause(self, seconds: float) -> None:
-        connection = self._reply.connection  # None where the server has ended the stream
-        if connection is None or connection.protocol is None:
-            return
-        protocol = connection.protocol
-        protocol.pause_reading()
+        self._reply.hold()
         try:
             await asyncio.sleep(seconds)
         finally:
-            protocol.resume_reading()
+            self._reply.go_on()
