@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.errors import Silent
 from paddle_operator.kube.informer import ABSENT_PAUSE_SECONDS, Informer, ListBy
 from paddle_operator.kube.manager import Manager
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Object, Pod, Resource, View
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
 from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Stored
-from testbed.clock import HurriedClock
+from paddle_operator.kube.wire import Page
+from testbed.clock import FakeClock, HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
@@ -150,6 +152,35 @@ async def test_a_watch_that_is_stalled_half_open_is_noticed(
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
     assert len(proxy.seen(verb="list")) == 1
+
+
+class TerseClient:
+    """Lists nothing, and accepts so many watches without a word before it says nothing at all."""
+
+    def __init__(self, watches: int) -> None:
+        self.watches = watches
+        self.informer: Informer[Object, Object] = Informer(cast("Client", self), CONFIG_MAPS, list_by=ListBy.PAGES)
+        self.problems: list[str | None] = []  # of the informer, at each watch
+
+    async def pages(self, *_: object) -> AsyncIterator[Page[Object]]:
+        yield Page("7", [])
+
+    async def watch(self, *_: object, **__: object) -> AsyncIterator[list[Change[Object]]]:
+        self.problems.append(self.informer.problem)
+        if len(self.problems) <= self.watches:
+            yield []
+        raise Silent("no word for too long", sent=True)
+
+
+async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not_answer_is_out_of_touch() -> None:
+    client, clock = TerseClient(watches=5), FakeClock()
+    client.informer._clock = clock
+    task = asyncio.ensure_future(client.informer.run())
+    while len(client.problems) < 7:
+        await clock.advance(1)
+    assert client.problems[:7] == [None] * 6 + ["no word for too long"]
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 @pytest.mark.parametrize("list_by", ListBy)

@@ -58,6 +58,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 MANAGER = f"{GROUP}/paddle-operator"  # this operator, in spec.managedBy
 
 _SPEC = msgspec.json.Decoder(PaddleJobSpec)
+_STATUS = msgspec.json.Decoder(PaddleJobStatus)
+_PHASES, _MODES = frozenset(("", *Phase)), frozenset(("", *Mode))
 
 
 def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
@@ -94,11 +96,14 @@ def manager_of(raw: bytes) -> str:
 
 def read_status(raw: bytes) -> PaddleJobStatus:
     """The status as far as it can be read; the rest, also a phase that we do not know, is as if it were not there."""
-    status, _ = read(PaddleJobStatus, msgspec.json.decode(raw) or {}, "status")
-    if status is None:
-        return PaddleJobStatus()
+    try:
+        status = _STATUS.decode(raw)
+    except msgspec.ValidationError:
+        status = read(PaddleJobStatus, msgspec.json.decode(raw) or {}, "status")[0] or PaddleJobStatus()
+    if status.phase in _PHASES and status.mode in _MODES:
+        return status
     return msgspec.structs.replace(
         status,
-        phase=status.phase if status.phase in list(Phase) else "",
-        mode=status.mode if status.mode in list(Mode) else "",
+        phase=status.phase if status.phase in _PHASES else "",
+        mode=status.mode if status.mode in _MODES else "",
     )

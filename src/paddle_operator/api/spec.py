@@ -195,7 +195,7 @@ class PaddleJobSpec(Fields, frozen=True):
     @property
     def total(self) -> int:
         """How many pods the job has."""
-        return sum(role.replicas for role in self.roles.values())
+        return sum(role.replicas for role in (self.ps, self.worker, self.heter) if role)  # asked at every pod's change
 
     @property
     def mode(self) -> Mode:

@@ -5,6 +5,7 @@ KubeError
 ├── Fenced               we are not the leader (any more): nothing was sent
 ├── Garbled              the answer does not have the form that we know
 ├── Unreachable          no answer: `sent` says whether the server may have acted
+│   ├── Silent           it was asked, and has said nothing for too long
 │   └── Untrusted        somebody answered, but not the server we mean
 └── Refused              the server answered with a Status
     ├── Unauthorized     401
@@ -43,6 +44,10 @@ class Unreachable(KubeError):
     def __init__(self, sentence: str, *, sent: bool = False) -> None:
         super().__init__(sentence)
         self.sent = sent
+
+
+class Silent(Unreachable):
+    pass
 
 
 class Untrusted(Unreachable):

@@ -11,7 +11,7 @@ import msgspec
 from paddle_operator.kube.channel import Reply
 from paddle_operator.kube.channels import CannotConnect, CannotReachProxy, ProxyRefused
 from paddle_operator.kube.connection import Connection
-from paddle_operator.kube.errors import Refused, Status, Unreachable, Untrusted, in_words, one_line, refusal
+from paddle_operator.kube.errors import Refused, Silent, Status, Unreachable, Untrusted, in_words, one_line, refusal
 
 _OTHER_NAME = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH
 _OTHER_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED
@@ -57,10 +57,10 @@ def unreachable(about: str, connection: Connection, error: BaseException) -> Unr
         return Unreachable(
             f"{about}: cannot reach {where}: {why}; check the address and that the server is up", sent=False
         )
-    why = "no word for too long" if isinstance(error, TimeoutError) else one_line(str(error)) or type(error).__name__
-    return Unreachable(
-        f"{about}: lost the connection to {where}: {why}; check the network and that the server is up", sent=True
-    )
+    silent = isinstance(error, TimeoutError)
+    why = "no word for too long" if silent else one_line(str(error)) or type(error).__name__
+    sentence = f"{about}: lost the connection to {where}: {why}; check the network and that the server is up"
+    return (Silent if silent else Unreachable)(sentence, sent=True)
 
 
 def _where(connection: Connection) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Generic, cast
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import EVERYTHING, IDLE_SECONDS, PAGE_SIZE, Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, Status, refusal
+from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, Silent, Status, refusal
 from paddle_operator.kube.metrics import InformerMetrics
 from paddle_operator.kube.objects import Added, Bookmark, Change, Deleted, Error, Key, Modified, Resource, T
 from paddle_operator.kube.queue import Lane
@@ -70,6 +70,7 @@ class Informer(Generic[T, V]):
         self._synced = asyncio.Event()
         self._presence_listeners: list[Callable[[], None]] = []
         self._listed = False  # whether store.version is a version to go on from
+        self._accepted = False  # whether the server has answered the present watch
 
     @property
     def synced(self) -> bool:
@@ -112,7 +113,10 @@ class Informer(Generic[T, V]):
                     self._empty(str(error))
                     await self._clock.sleep(ABSENT_PAUSE_SECONDS)
                     continue
-                self._report(str(error))
+                # A server that says nothing is asked anew, and is out of touch only if it does not answer that: of a
+                # kind that has not changed since the API server was started, it sends no bookmarks.
+                if not (isinstance(error, Silent) and self._listed and self._accepted):
+                    self._report(str(error))
             await backoff.pause()
 
     async def _list_and_follow(self) -> None:
@@ -159,9 +163,10 @@ class Informer(Generic[T, V]):
             initial=relist is not None,
             idle_seconds=self._idle_seconds,
         )
-        taken = 0
+        taken, self._accepted = 0, False
         async with aclosing(watch) as batches:
             async for batch in batches:
+                self._accepted = True
                 if relist is None:
                     self._report(None)
                 for change in batch:
@@ -178,9 +183,12 @@ class Informer(Generic[T, V]):
     def _take(self, change: Change[T] | Unreadable) -> None:
         store = self.store
         if isinstance(change, Added | Modified):
-            view = self._project(change.object)
-            store.version = max(store.version, view.version)
-            if store.put(view):
+            version = change.object.version
+            store.version = max(store.version, version)
+            known = store.get(change.object.key)
+            if known is not None and known.version >= version:
+                return  # our own write comes back: of a pod's ten changes that is every fifth
+            if store.put(self._project(change.object)):
                 self._metrics.changes.inc()
         elif isinstance(change, Deleted):
             view = self._project(change.object)
