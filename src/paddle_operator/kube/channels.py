@@ -7,15 +7,13 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
-from paddle_operator.kube.channel import Channel, Lost, Reply
+from paddle_operator.kube.channel import Channel, Lost
 
 CONNECT_SECONDS = 10.0
 KEPT_SECONDS = 15.0
@@ -88,24 +86,16 @@ class Channels:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    @asynccontextmanager
-    async def asked(
-        self, way: Way, request: bytes, silence_seconds: float | None, before: Callable[[], None] | None = None
-    ) -> AsyncIterator[Reply]:
-        """The reply to a request; `before` is called right before it is sent, and may forbid it.
+    async def take(self, way: Way) -> Channel:
+        """One that is free, to be given back. Raises CannotConnect, ProxyRefused or ssl.SSLError."""
+        return self._kept(way) or await self._connected(way)
 
-        Raises CannotConnect, ProxyRefused, ssl.SSLError, Lost, or TimeoutError after so long a silence.
-        """
-        channel = self._kept(way) or await self._connected(way)
-        try:
-            if before:
-                before()
-            yield await channel.ask(request, silence_seconds)
-        finally:
-            if channel.reusable and not self._closed:
-                self._keep(way, channel)
-            else:
-                channel.abort()
+    def give_back(self, way: Way, channel: Channel) -> None:
+        """It is used again if it was asked, and what it answered was read to the end."""
+        if channel.reusable and not self._closed:
+            self._keep(way, channel)
+        else:
+            channel.abort()
 
     async def close(self) -> None:
         self._closed = True

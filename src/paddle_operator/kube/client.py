@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
@@ -65,13 +65,12 @@ class Scope:
 EVERYTHING = Scope()
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     verb: str
     about: str
     method: str
     path: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
     repeatable: bool = True  # doing it twice is doing it once
@@ -370,13 +369,18 @@ class Client:
         assert self._channels, "a Client is used inside `async with`"
         way = await self._way_now()
         request = self._request(call, way, await self.connection.headers())
-        fence = self._fence if call.writes else None
         try:
-            async with self._channels.asked(way, request, silence_seconds, fence) as reply:
+            channel = await self._channels.take(way)
+            try:
+                if call.writes and self._fence:
+                    self._fence()  # last, since everything above may have taken time
+                reply = await channel.ask(request, silence_seconds)
                 metrics.count_request(reply.status, call.method, way.host)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("asked", extra={"method": call.method, "path": call.path, "code": reply.status})
                 yield reply
+            finally:
+                self._channels.give_back(way, channel)
         except (CannotConnect, ProxyRefused, Lost, TimeoutError, OSError) as error:
             metrics.count_request("<error>", call.method, way.host)
             raise unreachable(call.about, self.connection, error) from error
