@@ -48,7 +48,7 @@ WRITES_OF_ALL_JOBS = 64  # at once or waiting to be sent; each is a task, and a 
 WAKES_BESIDE_CREATES = 4  # at once: a pod that is made early is scheduled early, and others have only to be woken
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
-LONGEST_COUNTERS = timedelta(minutes=2)
+LONGEST_COUNTERS = timedelta(minutes=1)
 # A pass costs about 10 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the
 # larger it is and the more others are busy, and looks at many changes at once.
 REST_PER_POD_SECONDS = 0.0001

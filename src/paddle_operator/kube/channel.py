@@ -1,7 +1,7 @@
 """One connection to a server: a request goes out, its answer comes in, whole or as it arrives.
 
-Not aiohttp's client, though its server stays: with TLS, and all that our client does beside, a small request costs 215 µs
-of CPU this way and 315 that way, and requests were the larger half of what the operator cost under load.
+Not aiohttp's client, though its server stays: with TLS, and all that our client does beside, a small request costs
+215 µs of CPU this way and 315 that way, and requests were the larger half of what the operator cost under load.
 """
 
 import asyncio
