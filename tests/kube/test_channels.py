@@ -235,6 +235,20 @@ async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: C
             taken += len(part)
 
 
+async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(channels: Channels) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (8 * MUCH) + b"x" * 8 * MUCH)
+        await reader.read()
+
+    async with Server(says(OPEN_ENDED, b"1\r\na\r\n0\r\n\r\n", then=answer)) as server:
+        async with asked(channels, server.way()) as reply:
+            assert [part async for part in reply.parts()] == [b"a"]
+            reply.hold()
+        assert len(await read(channels, server.way())) == 8 * MUCH
+        assert server.connections == 1
+
+
 async def test_a_connection_that_nothing_was_sent_on_is_not_kept(channels: Channels) -> None:
     async with Server(stay) as server:
         channels.give_back(server.way(), await channels.take(server.way()))

@@ -58,6 +58,8 @@ class Channel(asyncio.Protocol):
     async def ask(self, request: bytes, silence_seconds: float | None, *, tunnel: bool = False) -> "Reply":
         """The answer as soon as its head is here. Raises Lost, or TimeoutError after so long a silence."""
         self._answer = answer = Answer(tunnel=tunnel)
+        self.most_waiting = float("inf")
+        self.go_on()
         self.transport.write(request)
         await self.until(lambda: answer.status > 0, silence_seconds)
         return Reply(self, answer, silence_seconds)
