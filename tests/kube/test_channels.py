@@ -363,12 +363,15 @@ async def test_a_proxy_that_refuses_or_is_not_there_is_told(
             await read(channels, Way("https://far.example", trust[1], None, mute.url))
 
 
+@pytest.mark.parametrize("through_proxy", [False, True])
 async def test_a_server_whom_nobody_vouches_for_is_not_spoken_to(
-    channels: Channels, trust: tuple[ssl.SSLContext, ssl.SSLContext]
+    trust: tuple[ssl.SSLContext, ssl.SSLContext], through_proxy: bool
 ) -> None:
-    async with Server(answer_always, trust[0]) as server:
+    channels = Channels()
+    async with Server(answer_always, trust[0]) as server, a_proxy() as (proxy, _):
         with pytest.raises(ssl.SSLCertVerificationError):
-            await read(channels, server.way(ssl.create_default_context()))
+            await read(channels, server.way(ssl.create_default_context(), proxy if through_proxy else None))
+        await channels.close()
 
 
 def test_a_token_is_never_sent_in_the_clear_to_a_server_that_speaks_tls() -> None:
