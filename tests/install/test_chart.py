@@ -143,9 +143,10 @@ def test_a_wrong_value_is_refused_before_anything_is_installed(helm: Path, wrong
         rendered(helm, wrong)
 
 
-def test_a_service_monitor_of_metrics_that_are_not_served_is_refused(helm: Path) -> None:
-    with pytest.raises(HelmError, match="serves no metrics"):
-        rendered(helm, "metrics.serviceMonitor.enabled=true", "metrics.bindAddress=0")
+@pytest.mark.parametrize("wish", ["metrics.serviceMonitor.enabled=true", "metrics.service=true"])
+def test_a_service_or_monitor_of_metrics_that_are_not_served_is_refused(helm: Path, wish: str) -> None:
+    with pytest.raises(HelmError, match=r"metrics\.bindAddress is 0, which serves no metrics"):
+        rendered(helm, wish, "metrics.bindAddress=0")
 
 
 def test_a_name_that_looks_like_a_number_is_a_name(helm: Path) -> None:
