@@ -56,6 +56,18 @@ async def test_a_watcher_that_leaves_is_forgotten_at_once(server: ApiServer) -> 
     await until(lambda: len(table.table.listeners) == 0)
 
 
+async def test_a_watcher_that_leaves_while_it_is_told_something_is_no_defect(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def write_to_nobody(_: object) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(server, "_respond", write_to_nobody)
+    async with asked(server, f"{MAPS}?watch=true"):
+        pass
+    assert caplog.messages == []
+
+
 async def test_a_watcher_that_does_not_read_is_cut_and_costs_no_memory(server: ApiServer, client: Client) -> None:
     resource = server.api.resources.find("", "v1", "configmaps")
     assert resource

@@ -139,8 +139,8 @@ class ApiServer:
             return _refused(Refusal(500, str(problem)))
         except web.HTTPRequestEntityTooLarge:
             return _refused(Refusal(413, f"Request entity too large: limit is {LARGEST_BODY}"))
-        except (ConnectionError, asyncio.CancelledError):
-            raise  # the client has gone
+        except ConnectionError:
+            return web.Response()  # the client has gone, and nobody reads this; raised, it would be told as a defect
         except Exception as defect:
             log.exception("could not answer a request", extra={"path": request.path, "method": request.method})
             sentence = f"the local cluster has a defect here: {type(defect).__name__}: {defect}; its log has more"
