@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddle_operator.kube.answer import LARGEST_HEAD, Answer, Garbled
+from paddle_operator.kube.answer import LARGEST_HEAD, Answer, NotHttp
 
 COUNTED = b'HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{"a": "b\\n"}'
 CHUNKED = (
@@ -61,7 +61,7 @@ def test_a_body_of_no_announced_length_ends_with_the_connection() -> None:
 @pytest.mark.parametrize("text", [COUNTED[:-1], CHUNKED[:-1], COUNTED[:20], b""])
 def test_an_answer_that_ends_too_early_is_told(text: bytes) -> None:
     answer = fed(text)
-    with pytest.raises(Garbled, match="Server disconnected"):
+    with pytest.raises(NotHttp, match="Server disconnected"):
         answer.close()
 
 
@@ -93,7 +93,7 @@ def test_a_connection_that_ends_or_says_too_much_is_not_used_again(text: bytes) 
     ],
 )
 def test_what_is_no_http_is_told_and_not_waited_for(text: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(NotHttp):
         fed(text)
 
 
@@ -105,5 +105,5 @@ def test_no_bytes_at_all_do_more_than_be_refused(portions: list[bytes]) -> None:
             if not answer.ended:
                 answer.feed(portion)
         answer.close()
-    except Garbled:
+    except NotHttp:
         pass

@@ -8,7 +8,7 @@ from collections.abc import Callable
 LARGEST_HEAD = 64 * 1024
 
 
-class Garbled(Exception):
+class NotHttp(Exception):
     """These bytes are no HTTP, or they end too early."""
 
 
@@ -42,7 +42,7 @@ class Answer:
         return taken
 
     def feed(self, data: bytes) -> None:
-        """Raises Garbled."""
+        """Raises NotHttp."""
         data = self._rest + data if self._rest else data
         at = 0
         while not self.ended:
@@ -53,11 +53,11 @@ class Answer:
         self._rest = data[at:]
 
     def close(self) -> None:
-        """The server has closed the connection, which ends a body of no announced length. Raises Garbled."""
+        """The server has closed the connection, which ends a body of no announced length. Raises NotHttp."""
         if self._read == self._until_closed:
             self.ended = True
         if not self.ended:
-            raise Garbled("Server disconnected")
+            raise NotHttp("Server disconnected")
 
     # Each reads what comes next at a place and says where the rest begins, or -1 where that is not all here.
 
@@ -65,13 +65,13 @@ class Answer:
         end = data.find(b"\r\n\r\n", at)
         if end < 0:
             if len(data) - at > LARGEST_HEAD or not _may_be_http(data[at : at + 7]):
-                raise Garbled("the answer is no HTTP")
+                raise NotHttp("the answer is no HTTP")
             return -1
         first, *lines = data[at:end].decode("latin-1").split("\r\n")
         version, _, said = first.partition(" ")
         code, _, reason = said.partition(" ")
         if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
-            raise Garbled("the answer is no HTTP")
+            raise NotHttp("the answer is no HTTP")
         if code.startswith("1"):
             return end + 4  # the answer itself is still to come
         named = (line.partition(":") for line in lines)
@@ -87,11 +87,11 @@ class Answer:
             self.ended = True
         elif coding:
             if coding.lower() != "chunked":
-                raise Garbled(f"the answer comes as {coding}, which nobody asked for")
+                raise NotHttp(f"the answer comes as {coding}, which nobody asked for")
             return self._chunk_size
         elif length:
             if not length.isdecimal():
-                raise Garbled(f"the answer is {length} bytes long")
+                raise NotHttp(f"the answer is {length} bytes long")
             self._left = int(length)
             self.ended = not self._left
         else:
@@ -111,7 +111,7 @@ class Answer:
         try:
             self._left = int(data[at:end].partition(b";")[0], 16)
         except ValueError:
-            raise Garbled("a chunk of the answer has no size") from None
+            raise NotHttp("a chunk of the answer has no size") from None
         self._read = self._chunk if self._left else self._trailer
         return end + 2
 
@@ -125,7 +125,7 @@ class Answer:
         if len(data) < at + 2:
             return -1
         if data[at : at + 2] != b"\r\n":
-            raise Garbled("a chunk of the answer is longer than it says")
+            raise NotHttp("a chunk of the answer is longer than it says")
         self._read = self._chunk_size
         return at + 2
 
@@ -152,7 +152,7 @@ class Answer:
     def _end_of_line(data: bytes, at: int) -> int:
         end = data.find(b"\r\n", at)
         if end < 0 and len(data) - at > LARGEST_HEAD:
-            raise Garbled("a line of the answer does not end")
+            raise NotHttp("a line of the answer does not end")
         return end
 
 

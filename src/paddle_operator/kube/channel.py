@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
-from paddle_operator.kube.answer import Answer, Garbled
+from paddle_operator.kube.answer import Answer, NotHttp
 
 MUCH = 256 * 1024  # bytes of a stream that its reader has not taken: the server is kept waiting
 
@@ -105,7 +105,7 @@ class Channel(asyncio.Protocol):
         self._heard_at = self._loop.time()
         try:
             self._answer.feed(data)
-        except Garbled as error:
+        except NotHttp as error:
             self._fail(Lost(str(error)))
             return
         if self._answer.waiting > self.most_waiting:
@@ -116,8 +116,8 @@ class Channel(asyncio.Protocol):
         if self._answer is not None and not self._answer.ended:
             try:
                 self._answer.close()
-            except Garbled as garbled:
-                self._fail(Lost(str(error or garbled)))
+            except NotHttp as problem:
+                self._fail(Lost(str(error or problem)))
         self._error = self._error or Lost("Server disconnected")
         self._wake()
         if not self.lost.done():
