@@ -59,8 +59,9 @@ fails when it is stale.
 
 {spec}
 A `template` has every field that a pod has in Kubernetes {kubernetes}, and nothing else: `kubectl apply` refuses a typo
-inside it with its path. Two things differ from the templates of a Deployment: `ephemeralContainers` do not exist (no
-new pod may have any), and `metadata` has only annotations, finalizers, labels, name and namespace. Where a list is
+inside it with its path. Three things differ from the templates of a Deployment: `ephemeralContainers` do not exist (no
+new pod may have any), `metadata` has only annotations, finalizers, labels, name and namespace, and to server-side apply
+a template is one value: who applies part of another's gets a conflict instead of a merge. Where a list is
 keyed (`env` by name, `ports` by port and protocol, `volumes` by name), an entry that stands there twice is refused.
 
 ## What is refused

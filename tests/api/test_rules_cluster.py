@@ -216,7 +216,7 @@ async def their_problems(client: Client, spec: Written, name: str) -> tuple[str,
 
 def sentences_of(refusal: Invalid) -> tuple[str, ...]:
     causes = refusal.status.details.causes if refusal.status.details else ()
-    said = [cause.message.removeprefix("Invalid value: ") for cause in causes]
+    said = [re.sub("^Invalid value: (-?[0-9]+: )?", "", cause.message) for cause in causes]  # some name the value first
     return tuple(sentence for sentence in said if OF_SCALE not in sentence)
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from paddle_operator.cli.paddlejobs import rules_kept
 from paddle_operator.kube.client import Client
+from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
@@ -124,8 +126,23 @@ async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of
             "sound-worker",
             "",
         }
+        await left_alone_where_it_does_not_change(stage)
         await mended(stage)
     await deleted_without_an_operator(stage)
+
+
+async def left_alone_where_it_does_not_change(stage: Stage) -> None:
+    """By both API servers: who has a wrong number from before can change everything else."""
+    key = Key(stage.namespace, "none")
+    before = await stage.client.manifest(WHOLE_JOBS, key)
+    await stage.change("none", {"cleanPodPolicy": "Never"})
+    after = await stage.client.manifest(WHOLE_JOBS, key)
+    assert rules_kept(dict(after), dict(before)) == []
+    worse = dict(after) | {"spec": after["spec"] | {"worker": after["spec"]["worker"] | {"replicas": -1}}}
+    with pytest.raises(Invalid) as refused:
+        await stage.change("none", {"worker": {"replicas": -1}})
+    (ours,) = rules_kept(worse, dict(after))
+    assert ours.message in [cause.message for cause in refused.value.status.details.causes]  # type: ignore[union-attr]
 
 
 async def mended(stage: Stage) -> None:

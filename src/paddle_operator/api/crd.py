@@ -93,14 +93,12 @@ def whole_schema() -> Schema:
     spec = struct_schema(PaddleJobSpec)
     for path, bounds in POLICY_BOUNDS.items():
         part(spec, path).update(bounds)
-    lasting = [{"rule": each.cel, "message": each.sentence} for each in LASTING_FIELDS]
-    spec["x-kubernetes-validations"] = [validation(rule) for rule in SPEC_RULES] + lasting
     status = struct_schema(PaddleJobStatus)
     status["properties"]["conditions"] |= {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     }
-    return {
+    whole = {
         "type": "object",
         "description": "One training job of PaddlePaddle.",
         "required": ["spec"],
@@ -113,6 +111,10 @@ def whole_schema() -> Schema:
         },
         "x-kubernetes-validations": [on_create(validation(rule)) for rule in NAME_RULES],
     }
+    for rule in SPEC_RULES:
+        part(whole, rule.place).setdefault("x-kubernetes-validations", []).append(validation(rule))
+    spec["x-kubernetes-validations"] += [{"rule": each.cel, "message": each.sentence} for each in LASTING_FIELDS]
+    return whole
 
 
 def part(schema: Schema, path: str) -> Schema:
@@ -124,8 +126,9 @@ def part(schema: Schema, path: str) -> Schema:
 
 def validation(rule: Rule[Any]) -> Schema:
     found = {"rule": rule.cel, "message": f"{rule.field}: {rule.fix}", "messageExpression": rule.cel_message}
-    if rule.field.startswith("spec.") and "[" not in rule.field:  # a place in a list cannot be told
-        found["fieldPath"] = rule.field.removeprefix("spec")
+    within = rule.field.removeprefix(rule.place)
+    if rule.place and within and "[" not in within:  # a place in a list cannot be told
+        found["fieldPath"] = within
     return found
 
 

@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One sentence about a field. `cel` has the spec as `self`, or the whole object where the field is in metadata.
+    """One sentence about a field. `cel` has as `self` what stands at `place`: the field itself where it is about no
+    other, so that an API server asks it only of who has that field. For each look at a field CEL makes a map of all
+    that could stand beside it, and each status that is written asks every rule: all at the spec, it took 1.3 ms more.
 
     What is refused is told as `<field> is <value>, but <fix>`; where the value is more than the field's number, `says`
     and what it is to be filled with, from both sides, stand beside it.
@@ -27,6 +29,7 @@ class Rule(Generic[T]):
     values: Callable[[T], tuple[object, ...]] | None = None
     cel_values: str | None = None
     bounds: tuple[int, int | None] | None = None  # the same rule as a minimum and a maximum, for schemas without CEL
+    place: str = "spec"  # empty: the whole object
 
     @property
     def sentence(self) -> str:
@@ -35,7 +38,7 @@ class Rule(Generic[T]):
     @property
     def cel_message(self) -> str:
         """The sentence as CEL. With `+ string(…)` an API server takes it for endlessly long and refuses the CRD."""
-        values = f"self.{self.field.removeprefix('spec.')}" if self.cel_values is None else self.cel_values
+        values = f"self{self.field.removeprefix(self.place)}" if self.cel_values is None else self.cel_values
         return f"{json.dumps(self.sentence)}.format([{values}])"
 
 
@@ -65,8 +68,7 @@ def between(field: str, low: int, high: int, fix: str) -> Rule[PaddleJobSpec]:
         number = at(spec, field)
         return number is None or low <= number <= high
 
-    value = f"self.{field.removeprefix('spec.')}"
-    return Rule(field, f"{absent(field)} || ({value} >= {low} && {value} <= {high})", holds, fix, bounds=(low, high))
+    return Rule(field, f"self >= {low} && self <= {high}", holds, fix, bounds=(low, high), place=field)
 
 
 def at_least(field: str, low: int, fix: str) -> Rule[PaddleJobSpec]:
@@ -74,5 +76,4 @@ def at_least(field: str, low: int, fix: str) -> Rule[PaddleJobSpec]:
         number = at(spec, field)
         return number is None or number >= low
 
-    cel = f"{absent(field)} || self.{field.removeprefix('spec.')} >= {low}"
-    return Rule(field, cel, holds, fix, bounds=(low, None))
+    return Rule(field, f"self >= {low}", holds, fix, bounds=(low, None), place=field)

@@ -37,6 +37,8 @@ NAME_IS_A_LABEL = Rule[str](
     fix="Services are named after it: begin with a letter, then use a to z, 0 to 9 and -, and no dot",
     says='"%s"',
     values=lambda name: (name,),
+    cel_values="self.metadata.name",
+    place="",
 )
 NAME_IS_SHORT = Rule[str](
     field="metadata.name",
@@ -46,6 +48,7 @@ NAME_IS_SHORT = Rule[str](
     says='"%s" of %d characters',
     values=lambda name: (name, len(name)),
     cel_values="self.metadata.name, size(self.metadata.name)",
+    place="",
 )
 NAME_RULES: tuple[Rule[str], ...] = (NAME_IS_A_LABEL, NAME_IS_SHORT)
 
@@ -63,7 +66,7 @@ A_ROLE = Rule[PaddleJobSpec](
 
 
 def role_rules(role: Role) -> tuple[Rule[PaddleJobSpec], ...]:
-    path, self = f"spec.{role}", f"self.{role}"
+    path = f"spec.{role}"
 
     def each(holds: Callable[[RoleSpec], bool]) -> Callable[[PaddleJobSpec], bool]:
         return lambda spec: role not in spec.roles or holds(spec.roles[role])
@@ -74,15 +77,17 @@ def role_rules(role: Role) -> tuple[Rule[PaddleJobSpec], ...]:
         at_least(f"{path}.limits", 0, "cannot be negative: remove it for no upper limit"),
         Rule(
             field=f"{path}.requests",
-            cel=f"{absent(f'{path}.requests')} || {self}.requests <= {self}.replicas",
+            cel="!has(self.requests) || self.requests <= self.replicas",
             holds=each(lambda part: part.requests is None or part.requests <= part.replicas),
             fix=f"is the fewest pods of this role: make it at most {path}.replicas",
+            place=path,
         ),
         Rule(
             field=f"{path}.limits",
-            cel=f"{absent(f'{path}.limits')} || {self}.limits <= 0 || {self}.replicas <= {self}.limits",
+            cel="!has(self.limits) || self.limits <= 0 || self.replicas <= self.limits",
             holds=each(lambda part: part.limits is None or part.limits <= 0 or part.replicas <= part.limits),
             fix=f"is the most pods of this role: make it at least {path}.replicas",
+            place=path,
         ),
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from paddle_operator.api.crd import crd
 from paddle_operator.api.paddlejob import PaddleJobSpec
 from paddle_operator.api.policy_rules import LASTING_FIELDS
-from paddle_operator.api.rule import Rule, problem
+from paddle_operator.api.rule import Rule, at, problem
 from paddle_operator.api.rules import NAME_RULES, SPEC_RULES
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.kinds.custom import kind_of
@@ -28,14 +28,23 @@ def rules_kept(new: Manifest, old: Manifest | None) -> list[Cause]:
         spec = msgspec.convert(new["spec"], PaddleJobSpec)
     except msgspec.ValidationError:
         return causes  # the schema has said so already
-    if old is not None and old.get("spec") == new["spec"]:
-        return causes  # stored before there were rules, and nothing changes: as CEL's ratcheting has it
-    return causes + _asked(spec, SPEC_RULES) + _lasting(spec, old)
+    if old is None:
+        return causes + _asked(spec, SPEC_RULES)
+    changed = tuple(rule for rule in SPEC_RULES if _stands_at(old, rule.place) != _stands_at(new, rule.place))
+    return causes + _asked(spec, changed) + _lasting(spec, old)
 
 
-def _lasting(spec: PaddleJobSpec, old: Manifest | None) -> list[Cause]:
+def _stands_at(job: Manifest, place: str) -> object:
+    """What was stored before there were rules, and does not change, is left alone: as CEL's ratcheting has it."""
+    found: Any = job
+    for name in place.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _lasting(spec: PaddleJobSpec, old: Manifest) -> list[Cause]:
     try:
-        before = msgspec.convert(old["spec"], PaddleJobSpec) if old else spec
+        before = msgspec.convert(old["spec"], PaddleJobSpec)
     except msgspec.ValidationError:  # stored before there was a schema
         return []
     sentences = filter(None, (each.problem(spec, before) for each in LASTING_FIELDS))
@@ -44,10 +53,17 @@ def _lasting(spec: PaddleJobSpec, old: Manifest | None) -> list[Cause]:
 
 def _asked(written: Any, rules: tuple[Rule[Any], ...]) -> list[Cause]:
     return [
-        Cause(field=_told_at(rule), message=f"Invalid value: {sentence}", reason="FieldValueInvalid")
+        Cause(
+            field=_told_at(rule), message=f"Invalid value: {_own(written, rule)}{sentence}", reason="FieldValueInvalid"
+        )
         for rule in rules
         if (sentence := problem(written, rule))
     ]
+
+
+def _own(written: Any, rule: Rule[Any]) -> str:
+    """A real API server names the value first where a rule stands at a number."""
+    return f"{at(written, rule.field)}: " if rule.bounds else ""
 
 
 def _told_at(rule: Rule[Any]) -> str:
