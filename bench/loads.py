@@ -46,20 +46,26 @@ LOADS = {
 }
 LARGE = Shape(jobs=1, workers=5_000)
 ROUNDS = 3
+SUBMITTED = "bare, jobs submitted meanwhile"
+FEW_PODS = 10  # a job: where it has fewer, that jobs are submitted is a good part of what the API server does
 
 
 async def load(beds: Beds, name: str, shape: Shape, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         told: dict[str, Told] = {}
-        for by in turns_of(turn):
+        sides = [*turns_of(turn), *([SUBMITTED] if shape.jobs * FEW_PODS > shape.pods else [])]
+        for by in sides:
             async with beds() as bed, hollow_nodes(bed, shape.pods):
-                told[by] = await (carried(bed, shape) if by == "ours" else bare(bed, shape))
+                told[by] = await (carried(bed, shape) if by == "ours" else bare(bed, shape, by == SUBMITTED))
                 note(bed, f"load of {shape}, {by}, round {turn + 1} of {rounds}", told[by])
         ours = told["ours"] | {
             "ceiling": told["bare"]["rate"],
             "share": 100 * told["ours"]["rate"] / told["bare"]["rate"],
         }
+        if SUBMITTED in told:
+            ours["submitted_ceiling"] = told[SUBMITTED]["rate"]
+            ours["submitted_share"] = 100 * told["ours"]["rate"] / told[SUBMITTED]["rate"]
         for figure, value in ours.items():
             samples[f"load_{name}_{figure}"].append(value)
     return samples
@@ -76,8 +82,8 @@ async def hollow_nodes(
         nodes.go()  # away with them; where that takes long, since many pods are left, they are just ended
 
 
-async def bare(bed: Bed, shape: Shape) -> Told:
-    async with bed.measuring("ceiling", Ceiling(**bed.place(NAMESPACE), shape=shape)) as loop:
+async def bare(bed: Bed, shape: Shape, submitted: bool = False) -> Told:
+    async with bed.measuring("ceiling", Ceiling(**bed.place(NAMESPACE), shape=shape, submitted=submitted)) as loop:
         await loop.told()  # it is ready
         loop.go()
         return await loop.told()

@@ -1,58 +1,91 @@
 """The live ceiling: how fast does a bare loop create the pods of a load while the hollow nodes work on them?
 
-The jobs are there, so that nobody collects their pods, and so are their ConfigMaps, so that containers start at once;
-no operator is. The pods are those that it would write, to the byte.
+The ConfigMaps are there, so that containers start at once; no operator is. The pods are those that it would write, to
+the byte. Their jobs are there, too, so that nobody collects them; or, with `submitted`, they are sent while the loop is
+at work, as a load's are, and each job's pods are made as soon as the API server has the job: no operator can be faster.
 """
 
+import asyncio
 import time
+from collections.abc import AsyncIterator, Sequence
 
+import aiohttp
 import msgspec
 
 from bench.jobs import Shape, a_job, pods_of
-from bench.program import Options, Starter, bare_session, client_of, each, run, tell
+from bench.program import IN_FLIGHT, Options, Starter, bare_session, client_of, each, run, tell
+from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
 
 
 class Ceiling(Options, frozen=True, kw_only=True):
     shape: Shape
+    submitted: bool = False  # while the pods are made, and not before
 
 
 async def ceiling(asked: Ceiling, starter: Starter) -> None:
-    bodies = await prepared(asked)
     path = PODS.path(namespace=asked.namespace)
-    async with bare_session(asked) as session:
-
-        async def read(_: int) -> None:
-            async with session.get(path, params={"limit": "1"}) as reply:
-                await reply.read()
-
-        async def deed(number: int) -> None:
-            async with session.post(path, data=bodies[number]) as reply:
-                assert reply.status == 201, await reply.text()
-                await reply.read()
-
-        await each(range(100), read)  # opens the connections
+    async with bare_session(asked) as session, client_of(asked, "submitter") as client:
+        jobs = Jobs(client, asked)
+        await each(range(asked.shape.jobs), jobs.prepare)
+        if not asked.submitted:
+            await jobs.submit()
+        await opened(session, path)
         tell(ready=1)
         await starter.word()
         began_at = time.monotonic()
-        await each(range(len(bodies)), deed)
-        tell(rate=len(bodies) / (time.monotonic() - began_at))
+        async with asyncio.TaskGroup() as work:
+            if asked.submitted:
+                work.create_task(jobs.submit())
+            for _ in range(IN_FLIGHT):
+                work.create_task(create(session, path, jobs))
+        tell(rate=asked.shape.pods / (time.monotonic() - began_at))
 
 
-async def prepared(asked: Ceiling) -> list[bytes]:
-    bodies: dict[int, list[bytes]] = {}
-    async with client_of(asked, "submitter") as client:
+async def opened(session: aiohttp.ClientSession, path: str) -> None:
+    """Connections that are there before they are needed."""
 
-        async def make(number: int) -> None:
-            name = f"bare-{number}"
-            stored = await client.create(PADDLE_JOBS, a_job(asked.namespace, name, asked.shape))
-            metadata = {"name": name, "namespace": asked.namespace}
-            await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-            bodies[number] = [msgspec.json.encode(pod) for pod in pods_of(job_view(stored))]
+    async def read(_: int) -> None:
+        async with session.get(path, params={"limit": "1"}) as reply:
+            await reply.read()
 
-        await each(range(asked.shape.jobs), make)
-    return [body for number in sorted(bodies) for body in bodies[number]]
+    await each(range(100), read)
+
+
+async def create(session: aiohttp.ClientSession, path: str, jobs: "Jobs") -> None:
+    async for body in jobs.pods():
+        async with session.post(path, data=body) as reply:
+            assert reply.status == 201, await reply.text()
+            await reply.read()
+
+
+class Jobs:
+    """What is to be submitted, and the pods of those that have been."""
+
+    def __init__(self, client: Client, asked: Ceiling) -> None:
+        self._client = client
+        self._namespace, self._shape = asked.namespace, asked.shape
+        self._ready: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def prepare(self, number: int) -> None:
+        metadata = {"name": f"bare-{number}", "namespace": self._namespace}
+        await self._client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    async def submit(self) -> None:
+        await each(range(self._shape.jobs), self._send)
+        for _ in range(IN_FLIGHT):
+            self._ready.put_nowait(None)
+
+    async def pods(self) -> AsyncIterator[bytes]:
+        while body := await self._ready.get():
+            yield body
+
+    async def _send(self, number: int) -> None:
+        stored = await self._client.create(PADDLE_JOBS, a_job(self._namespace, f"bare-{number}", self._shape))
+        bodies: Sequence[bytes] = [msgspec.json.encode(pod) for pod in pods_of(job_view(stored))]
+        for body in bodies:
+            self._ready.put_nowait(body)
 
 
 if __name__ == "__main__":

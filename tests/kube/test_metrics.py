@@ -1,6 +1,8 @@
-"""What is told of several caches of one kind is true of all of them."""
+"""Figures add up, whoever counts them, and are told as Prometheus wants them."""
 
-from paddle_operator.kube.metrics import REGISTRY, InformerMetrics
+from prometheus_client import generate_latest
+
+from paddle_operator.kube.metrics import REGISTRY, InformerMetrics, count_request
 
 
 def test_the_caches_of_several_namespaces_add_up() -> None:
@@ -8,3 +10,19 @@ def test_the_caches_of_several_namespaces_add_up() -> None:
     for cache, count, together in ((here, 3, 3), (there, 4, 7), (here, 1, 5), (there, 0, 1)):
         cache.holds(count)
         assert REGISTRY.get_sample_value("informer_objects", {"resource": "gadgets"}) == together
+
+
+def test_what_happens_a_thousand_times_a_second_is_told_as_any_other_counter() -> None:
+    InformerMetrics("sprockets").changed()
+    InformerMetrics("sprockets").changed()
+    for _ in range(3):
+        count_request(201, "POST", "sprockets.example")
+    assert REGISTRY.get_sample_value("informer_changes_total", {"resource": "sprockets"}) == 2
+    labels = {"code": "201", "method": "POST", "host": "sprockets.example"}
+    assert REGISTRY.get_sample_value("rest_client_requests_total", labels) == 3
+    assert b"# TYPE rest_client_requests_total counter" in generate_latest(REGISTRY)
+
+
+def test_a_cache_without_changes_is_told_so_that_the_first_is_seen() -> None:
+    InformerMetrics("widgets")
+    assert REGISTRY.get_sample_value("informer_changes_total", {"resource": "widgets"}) == 0

@@ -5,8 +5,9 @@ from typing import cast
 
 import pytest
 
+from paddle_operator.kube import pace as pacing
 from paddle_operator.kube.channel import Reply
-from paddle_operator.kube.pace import FEW, WINDOW_SECONDS, Pace
+from paddle_operator.kube.pace import FEW, LONG_WINDOW_SECONDS, MUCH, WINDOW_SECONDS, Pace
 
 
 class Stream:
@@ -50,4 +51,31 @@ async def test_who_gives_up_while_the_stream_rests_leaves_it_readable() -> None:
     resting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await resting
+    assert stream.deeds == ["hold", "go on"]
+
+
+async def test_a_stream_that_is_busy_for_long_rests_for_longer_until_a_calm_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "LASTING_SECONDS", 1.5 * WINDOW_SECONDS)
+    stream, clock = Stream(), asyncio.get_running_loop().time
+    pace = a_pace(stream)
+    for _ in range(2):
+        await pace.rest(FEW + 1)
+    began_at = clock()
+    await pace.rest(4 * FEW + 1)
+    assert clock() - began_at >= 0.9 * LONG_WINDOW_SECONDS
+    await asyncio.sleep(LONG_WINDOW_SECONDS)
+    await pace.rest(1)  # hardly anything in all that time
+    began_at = clock()
+    await pace.rest(FEW + 1)
+    assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
+
+
+async def test_more_that_is_on_its_way_is_not_held_up_and_counts_once_it_is_here() -> None:
+    stream = Stream()
+    pace = a_pace(stream)
+    await pace.rest(100, MUCH)
+    assert stream.deeds == []
+    await pace.rest(1, 10)
     assert stream.deeds == ["hold", "go on"]

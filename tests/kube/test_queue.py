@@ -72,6 +72,34 @@ async def test_a_busy_cluster_does_not_starve_what_a_relist_brought() -> None:
     assert "patient" in taken
 
 
+async def test_the_patient_never_keep_every_worker_from_who_has_just_come() -> None:
+    queue: Queue[str] = Queue("test", FakeClock(), most_patient=1)
+    for key in ("patient", "more-patient"):
+        queue.add(key, Lane.RELIST)
+    assert await queue.take() == "patient"
+    taker = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    assert not taker.done()
+    queue.add("hasty")
+    assert await taker == "hasty"
+    taker = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    assert not taker.done()
+    queue.done("patient")
+    assert await taker == "more-patient"
+
+
+async def test_one_of_the_patient_that_turns_hasty_need_not_wait_for_the_others() -> None:
+    queue: Queue[str] = Queue("test", FakeClock(), most_patient=1)
+    for key in ("patient", "b"):
+        queue.add(key, Lane.RELIST)
+    assert await queue.take() == "patient"
+    taker = asyncio.ensure_future(queue.take())
+    await asyncio.sleep(0)
+    queue.add("b")
+    assert await asyncio.wait_for(taker, 60) == "b"
+
+
 async def test_a_key_that_comes_back_again_and_again_queues_behind_the_others() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("greedy")
@@ -179,8 +207,9 @@ class QueueLife(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = FakeClock()
-        self.queue: Queue[str] = Queue("test", self.clock)
+        self.queue: Queue[str] = Queue("test", self.clock, most_patient=2)
         self.wanted: set[str] = set()
+        self.hasty: set[str] = set()  # those of them that somebody waits for
         self.in_work: set[str] = set()
         self.delayed: dict[str, float] = {}
 
@@ -188,6 +217,8 @@ class QueueLife(RuleBasedStateMachine):
     def add(self, key: str, lane: Lane) -> None:
         self.queue.add(key, lane)
         self.wanted.add(key)
+        if lane is Lane.LIVE:
+            self.hasty.add(key)
 
     @rule(key=KEYS, seconds=st.floats(0.1, 10))
     def add_after(self, key: str, seconds: float) -> None:
@@ -199,15 +230,18 @@ class QueueLife(RuleBasedStateMachine):
         self.loop.run_until_complete(self.clock.advance(seconds))
         due = {key for key, at in self.delayed.items() if at <= self.clock.monotonic()}
         self.wanted |= due
+        self.hasty |= due
         self.delayed = {key: at for key, at in self.delayed.items() if key not in due}
 
-    @precondition(lambda self: self.wanted - self.in_work)
+    @precondition(lambda self: self.wanted - self.in_work and (len(self.in_work) < 2 or self.hasty - self.in_work))
     @rule()
     def take(self) -> None:
+        """Two at most are in work for patience: with fewer than two in work, whatever is wanted can be taken."""
         key = self.loop.run_until_complete(asyncio.wait_for(self.queue.take(), 60))
         assert key in self.wanted
         assert key not in self.in_work
         self.wanted.discard(key)
+        self.hasty.discard(key)
         self.in_work.add(key)
 
     @precondition(lambda self: self.in_work)

@@ -278,10 +278,10 @@ def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once(
     written = Surroundings(status_written_at=T0)
     made = Children(all_pods(job, phase="Pending"))
     early = plan(job, made, T0, written)
-    assert (early.status, early.news, early.counters_wait) == (job.status, (), True)
+    assert (early.status, early.news, early.wake_at) == (job.status, (), T0 + SECONDS)
     late = plan(job, made, T0 + SECONDS, written)
     assert why_not_running(late)[0] == "WaitingForAddresses"
-    assert ([each.reason for each in late.news], late.counters_wait) == (["WaitingForAddresses"], False)
+    assert [each.reason for each in late.news] == ["WaitingForAddresses"]
     stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
     assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
 
@@ -292,7 +292,20 @@ def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
     crowded = Surroundings(status_written_at=T0, counters_every=9 * SECONDS)
     made = Children(all_pods(job, phase="Pending"))
     assert plan(job, made, T0 + 8 * SECONDS, crowded).wake_at == T0 + 9 * SECONDS
-    assert not plan(job, made, T0 + 9 * SECONDS, crowded).counters_wait
+    assert why_not_running(plan(job, made, T0 + 9 * SECONDS, crowded))[0] == "WaitingForAddresses"
+
+
+def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_phase_tells_it() -> None:
+    job = a_job(workers=2)
+    job = told_so(job, plan(job, Children(), T0).status)
+    pods = all_pods(job, phase="Pending")
+    crowded = Surroundings(status_written_at=T0, counters_every=10 * SECONDS)
+    waiting = plan(job, Children(pods), T0 + 10 * SECONDS, crowded)
+    assert (why_not_running(waiting)[0], waiting.news) == ("WaitingForAddresses", ())
+    started = Children(tuple(held_back(job, "worker", index) for index in range(2)))
+    starting = plan(job, started, T0 + 60 * SECONDS, Surroundings(status_written_at=T0))
+    assert (starting.status.phase, why_not_running(starting)[0]) == ("Starting", "StartingContainers")
+    assert starting.news == ()
 
 
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:

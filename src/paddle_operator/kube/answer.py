@@ -19,7 +19,8 @@ class Answer:
         """With `tunnel` it is a proxy's answer to CONNECT, after which the bytes are somebody else's."""
         self.status = 0  # no head yet
         self.reason = ""
-        self.headers: dict[str, str] = {}  # by name in small letters
+        self._top = ""  # the lines of the head
+        self._top_in_small = ""
         self.ended = False
         self.waiting = 0  # bytes of the body that nobody has taken
         self._tunnel = tunnel
@@ -40,6 +41,15 @@ class Answer:
         self._parts.clear()
         self.waiting = 0
         return taken
+
+    def header(self, name: str) -> str:
+        """The value of a header, by its name in small letters. Looked for when asked: of a dozen, few ever are."""
+        begin = self._top_in_small.find(f"\r\n{name}:")
+        if begin < 0:
+            return ""
+        begin += len(name) + 3
+        end = self._top.find("\r\n", begin)
+        return self._top[begin : end if end >= 0 else None].strip()
 
     def feed(self, data: bytes) -> None:
         """Raises NotHttp."""
@@ -67,22 +77,22 @@ class Answer:
             if len(data) - at > LARGEST_HEAD or not _may_be_http(data[at : at + 7]):
                 raise NotHttp("the answer is no HTTP")
             return -1
-        first, *lines = data[at:end].decode("latin-1").split("\r\n")
+        top = data[at:end].decode("latin-1")
+        first, _, _ = top.partition("\r\n")
         version, _, said = first.partition(" ")
         code, _, reason = said.partition(" ")
         if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
             raise NotHttp("the answer is no HTTP")
         if code.startswith("1"):
             return end + 4  # the answer itself is still to come
-        named = (line.partition(":") for line in lines)
-        self.headers = {name.strip().lower(): value.strip() for name, _, value in named}
-        self._goes_on = version != "HTTP/1.0" and "close" not in self.headers.get("connection", "").lower()
+        self._top, self._top_in_small = top, top.lower()
+        self._goes_on = version != "HTTP/1.0" and "close" not in self.header("connection").lower()
         self._read = self._frame(int(code))
         self.status, self.reason = int(code), reason
         return end + 4
 
     def _frame(self, status: int) -> Callable[[bytes, int], int]:
-        coding, length = self.headers.get("transfer-encoding", ""), self.headers.get("content-length", "")
+        coding, length = self.header("transfer-encoding"), self.header("content-length")
         if status in (204, 304) or (self._tunnel and status < 300):
             self.ended = True
         elif coding:
@@ -109,11 +119,17 @@ class Answer:
         if end < 0:
             return -1
         try:
-            self._left = int(data[at:end].partition(b";")[0], 16)
+            size = int(data[at:end].partition(b";")[0], 16)
         except ValueError:
             raise NotHttp("a chunk of the answer has no size") from None
-        self._read = self._chunk if self._left else self._trailer
-        return end + 2
+        begin, stop = end + 2, end + 2 + size
+        if size and data[stop : stop + 2] == b"\r\n":  # all of it is here, as nearly always in a watch
+            self._parts.append(data[begin:stop])
+            self.waiting += size
+            return stop + 2
+        self._left = size
+        self._read = self._chunk if size else self._trailer
+        return begin
 
     def _chunk(self, data: bytes, at: int) -> int:
         at = self._part(data, at)

@@ -151,11 +151,11 @@ class Reply:
 
     def __init__(self, channel: Channel, answer: Answer, silence_seconds: float | None) -> None:
         self._channel, self._answer, self._silence_seconds = channel, answer, silence_seconds
-        self.status, self.reason, self.headers = answer.status, answer.reason, answer.headers
+        self.status, self.reason, self.header = answer.status, answer.reason, answer.header
 
     @property
     def content_type(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower() or "application/octet-stream"
+        return self.header("content-type").partition(";")[0].strip().lower() or "application/octet-stream"
 
     async def read(self) -> bytes:
         """The whole body. Raises Lost or TimeoutError."""

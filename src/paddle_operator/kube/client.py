@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -46,6 +46,8 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_OBEYED_SECONDS = 30.0  # a longer Retry-After is told to the caller, who has other work meanwhile
 ANSWER_SECONDS = 65.0  # the server itself gives up after 60
 IDLE_SECONDS = 100.0  # the API server sends a bookmark about every minute: silence for longer is a dead connection
+
+_BROKEN = (CannotConnect, ProxyRefused, Lost, TimeoutError, OSError)
 
 
 @dataclass(frozen=True)
@@ -172,9 +174,11 @@ class Client:
             yield []
             pace = Pace(reply)
             async for chunk in reply.parts():
-                lines, newline, rest = (rest + chunk).rpartition(b"\n")
-                if newline:
-                    changes = read_changes(kind, lines)
+                text = rest + chunk if rest else chunk
+                end = text.rfind(b"\n")
+                rest = text[end + 1 :]
+                if end >= 0:
+                    changes = read_changes(kind, memoryview(text)[:end])
                     yield changes
                     await pace.rest(len(changes), len(chunk))
 
@@ -364,26 +368,8 @@ class Client:
                 raise error
             yield reply
 
-    @asynccontextmanager
-    async def _reply(self, call: _Call, silence_seconds: float | None) -> AsyncIterator[Reply]:
-        assert self._channels, "a Client is used inside `async with`"
-        way = await self._way_now()
-        request = self._request(call, way, await self.connection.headers())
-        try:
-            channel = await self._channels.take(way)
-            try:
-                if call.writes and self._fence:
-                    self._fence()  # last, since everything above may have taken time
-                reply = await channel.ask(request, silence_seconds)
-                metrics.count_request(reply.status, call.method, way.host)
-                if log.isEnabledFor(logging.DEBUG):
-                    log.debug("asked", extra={"method": call.method, "path": call.path, "code": reply.status})
-                yield reply
-            finally:
-                self._channels.give_back(way, channel)
-        except (CannotConnect, ProxyRefused, Lost, TimeoutError, OSError) as error:
-            metrics.count_request("<error>", call.method, way.host)
-            raise unreachable(call.about, self.connection, error) from error
+    def _reply(self, call: _Call, silence_seconds: float | None) -> AbstractAsyncContextManager[Reply]:
+        return _Exchange(self, call, silence_seconds)
 
     async def _way_now(self) -> Way:
         """The same as long as the certificates are."""
@@ -392,15 +378,56 @@ class Client:
             self._way = Way(self.connection.server, context, self.connection.server_name, self.connection.proxy)
         return self._way
 
-    def _request(self, call: _Call, way: Way, proof: Mapping[str, str]) -> bytes:
+    async def _request(self, call: _Call, way: Way) -> bytes:
         target = way.base + quote(call.path, safe="/:") + (f"?{urlencode(call.params)}" if call.params else "")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in proof.items())
+        proof = await self.connection.headers()
+        lines = "".join([f"{name}: {value}\r\n" for name, value in proof.items()])
         if way.proxy and way.context is None:
             lines += way.proxy_proof
         if call.body is not None:
             lines += f"Content-Type: {call.content_type}\r\nContent-Length: {len(call.body)}\r\n"
         head = f"{call.method} {target} HTTP/1.1\r\nHost: {way.host}\r\n"
         return f"{head}{self._fixed_headers}{lines}\r\n".encode() + (call.body or b"")
+
+
+class _Exchange:
+    """A request and its answer, on a connection that is given back. No generator: as one it cost 6 µs more of 110."""
+
+    def __init__(self, client: Client, call: _Call, silence_seconds: float | None) -> None:
+        self._client, self._call, self._silence_seconds = client, call, silence_seconds
+
+    async def __aenter__(self) -> Reply:
+        client, call = self._client, self._call
+        assert client._channels, "a Client is used inside `async with`"
+        self._channels = client._channels
+        self._way = way = await client._way_now()
+        request = await client._request(call, way)
+        try:
+            self._channel = await self._channels.take(way)
+        except _BROKEN as error:
+            raise self._trouble(error) from error
+        try:
+            if call.writes and client._fence:
+                client._fence()  # last, since everything above may have taken time
+            reply = await self._channel.ask(request, self._silence_seconds)
+        except BaseException as error:
+            self._channels.give_back(way, self._channel)
+            if isinstance(error, _BROKEN):
+                raise self._trouble(error) from error
+            raise
+        metrics.count_request(reply.status, call.method, way.host)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("asked", extra={"method": call.method, "path": call.path, "code": reply.status})
+        return reply
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._channels.give_back(self._way, self._channel)
+        if isinstance(error, _BROKEN):
+            raise self._trouble(error) from error
+
+    def _trouble(self, error: BaseException) -> Unreachable:
+        metrics.count_request("<error>", self._call.method, self._way.host)
+        return unreachable(self._call.about, self._client.connection, error)
 
 
 def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:

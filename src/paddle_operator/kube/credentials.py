@@ -159,9 +159,9 @@ class Standing:
         self._last = Proof()
 
     async def proof(self) -> Proof:
-        proof = Proof(self._token.content() if self._token else None, self._pair())
-        if proof != self._last:
-            self._last = proof
+        token, pair = self._token.content() if self._token else None, self._pair()
+        if token is not self._last.token or pair != self._last.pair:
+            self._last = Proof(token, pair)
         return self._last
 
     async def renew(self, refused: Proof | None) -> bool:

@@ -24,7 +24,7 @@ def refused(about: str, connection: Connection, reply: Reply, body: bytes) -> Re
         status = Status(message=_without_status(connection, reply.status, body))
     if not status.code:
         status = msgspec.structs.replace(status, code=reply.status)
-    waits = reply.headers.get("retry-after", "")
+    waits = reply.header("retry-after")
     waits = waits or (str(status.details.retry_after_seconds or "") if status.details else "")
     return refusal(about, status, float(waits) if waits.isdigit() else None, connection.source)
 

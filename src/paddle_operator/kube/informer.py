@@ -189,12 +189,12 @@ class Informer(Generic[T, V]):
             if known is not None and known.version >= version:
                 return  # our own write comes back: of a pod's ten changes that is every fifth
             if store.put(self._project(change.object)):
-                self._metrics.changes.inc()
+                self._metrics.changed()
         elif isinstance(change, Deleted):
             view = self._project(change.object)
             store.version = max(store.version, view.version)
             if store.remove(view.key, view.uid):
-                self._metrics.changes.inc()
+                self._metrics.changed()
         elif isinstance(change, Bookmark):
             store.version = max(store.version, int(change.object.metadata.resource_version))
         elif isinstance(change, Error):

@@ -21,6 +21,7 @@ from paddle_operator.kube.serving import Protection, serving
 
 log = logging.getLogger(__name__)
 
+YOUNG_OBJECTS = 2_000
 DRAIN_SECONDS = (
     20.0  # kubelet's default grace is 30 s: this leaves time to give the lease back and send the last events
 )
@@ -113,6 +114,7 @@ class Manager:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
         gc.collect()
         gc.freeze()  # what the caches hold lives long: the collector need not walk it again and again
+        gc.set_threshold(YOUNG_OBJECTS)  # nor look after every 700 new ones: hardly any of them is part of a cycle
         if self._elector:
             await self._elector.lead(self._run_controllers)
         else:

@@ -9,7 +9,9 @@ import asyncio
 from paddle_operator.kube.channel import Reply
 
 WINDOW_SECONDS = 0.05
-FEW = 5  # changes within a window: nobody is kept waiting for these
+LONG_WINDOW_SECONDS = 0.2
+LASTING_SECONDS = 2.0  # a stream that is busy for so long tells of so many objects that nobody sees a fifth of a second
+FEW = 5  # changes within a window of 50 ms: nobody is kept waiting for these
 MUCH = 32 * 1024  # bytes in one read: there is more to come, and a pause would only hold it up (10,000 pods by 5 s)
 
 
@@ -20,18 +22,27 @@ class Pace:
         self._reply = reply
         self._loop = asyncio.get_running_loop()  # real time: it is a stream that is waited for, and no clock of a test
         self._window_at = self._loop.time()
+        self._busy_since: float | None = None
         self._changes = 0
 
     async def rest(self, changes: int, read_bytes: int = 0) -> None:
+        self._changes += changes
         if read_bytes >= MUCH:
             return
-        self._changes += changes
-        left = self._window_at + WINDOW_SECONDS - self._loop.time()
-        if self._changes <= FEW and left > 0:
+        now, window = self._loop.time(), self._window_seconds
+        many = self._changes > FEW * window / WINDOW_SECONDS
+        left = self._window_at + window - now
+        if left > 0 and not many:
             return
-        if self._changes > FEW and left > 0:
+        self._busy_since = (self._busy_since or self._window_at) if many else None
+        if left > 0:
             await self._pause(left)
         self._window_at, self._changes = self._loop.time(), 0
+
+    @property
+    def _window_seconds(self) -> float:
+        lasts = self._busy_since is not None and self._window_at - self._busy_since >= LASTING_SECONDS
+        return LONG_WINDOW_SECONDS if lasts else WINDOW_SECONDS
 
     async def _pause(self, seconds: float) -> None:
         self._reply.hold()

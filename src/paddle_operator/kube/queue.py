@@ -35,8 +35,13 @@ class Closed(Exception):  # not an error: the queue was told to end
 class Queue(Generic[K]):
     """`take` a key, work on it, then `done`. A key that is added while in work comes exactly once more."""
 
-    def __init__(self, name: str, clock: Clock | None = None) -> None:
+    def __init__(self, name: str, clock: Clock | None = None, *, most_patient: int | None = None) -> None:
+        """Of what can wait, Lane.RELIST, at most `most_patient` keys are in work at once: workers that wait for the API
+        server's answers are no use to who has just come.
+        """
         self._clock = clock or SystemClock()
+        self._most_patient = most_patient
+        self._patient: set[K] = set()  # keys of that lane that are in work
         self._waiting: dict[Lane, OrderedDict[K, float]] = {lane: OrderedDict() for lane in Lane}  # key -> added at
         self._in_work: dict[K, float] = {}  # key -> taken at
         self._again: dict[K, Lane] = {}
@@ -78,7 +83,7 @@ class Queue(Generic[K]):
         if added_at is None:
             self._metrics.adds.inc()
             self._metrics.depth.set(len(self))
-            self._wake_one()
+        self._wake_one()
 
     def add_after(self, key: K, seconds: float, lane: Lane = Lane.LIVE) -> None:
         """Add the key later; of two such wishes the earlier one counts."""
@@ -121,7 +126,7 @@ class Queue(Generic[K]):
 
     async def take(self) -> K:
         """The next key, which is the caller's alone until `done`. Raises Closed."""
-        while not self._closed and not len(self):
+        while not self._closed and not self._has_one:
             taker = asyncio.get_running_loop().create_future()
             self._takers.append(taker)
             try:
@@ -136,6 +141,10 @@ class Queue(Generic[K]):
 
     def done(self, key: K) -> None:
         started_at = self._in_work.pop(key)
+        if key in self._patient:
+            self._patient.discard(key)
+            if self._waiting[Lane.RELIST]:
+                self._wake_one()
         self._metrics.worked.observe(self._clock.monotonic() - started_at)
         if lane := self._again.pop(key, None):
             self.add(key, lane)
@@ -156,11 +165,22 @@ class Queue(Generic[K]):
     def _unfinished_seconds(self) -> float:
         return sum(self._clock.monotonic() - at for at in self._in_work.values())
 
+    @property
+    def _has_one(self) -> bool:
+        return bool(self._waiting[Lane.LIVE]) or self._has_patient
+
+    @property
+    def _has_patient(self) -> bool:
+        few = self._most_patient is None or len(self._patient) < self._most_patient
+        return bool(self._waiting[Lane.RELIST]) and few
+
     def _hand_out(self) -> K:
         self._taken += 1
         live, relist = self._waiting[Lane.LIVE], self._waiting[Lane.RELIST]
-        line = relist if not live or (relist and self._taken % RELIST_SHARE == 0) else live
-        key, added_at = line.popitem(last=False)
+        patient = self._has_patient and (not live or self._taken % RELIST_SHARE == 0)
+        key, added_at = (relist if patient else live).popitem(last=False)
+        if patient:
+            self._patient.add(key)
         now = self._in_work[key] = self._clock.monotonic()
         self._metrics.waited.observe(now - added_at)
         self._metrics.depth.set(len(self))

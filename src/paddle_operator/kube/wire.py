@@ -76,12 +76,12 @@ def read_page(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
     return Page(page.metadata.resource_version, page.items or []), page.metadata.continue_
 
 
-def read_changes(kind: Resource[T], lines: bytes) -> Sequence[Change[T] | Unreadable]:
+def read_changes(kind: Resource[T], lines: bytes | memoryview) -> Sequence[Change[T] | Unreadable]:
     """Raises Garbled where a line is no change at all."""
     try:
         return kind.change.decode_lines(lines)
     except _UNFIT:
-        return [_read_change(kind, line) for line in lines.splitlines() if line.strip()]
+        return [_read_change(kind, line) for line in bytes(lines).splitlines() if line.strip()]
 
 
 def _read_page_by_item(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:

@@ -49,6 +49,8 @@ from paddle_operator.plan.views import Children, Job
 from paddle_operator.plan.world import World
 from paddle_operator.plan.writes import News, Plan
 
+CROWD_EVERY = timedelta(seconds=10)  # who tells its counters no more often than that is one of many that change at once
+
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -219,17 +221,21 @@ def woken(desired: Plan, at: datetime | None) -> Plan:
 def coalesced(desired: Plan, job: Job, now: datetime, around: Surroundings) -> Plan:
     """A change of phase goes out at once, and so does an obstacle; counters and steps on the way now and then.
 
-    A step that takes less than that time is no news.
+    A step that takes less than that time is no news, nor is one that a new phase tells of; nor are steps where so many
+    jobs change at once that each of them has to wait.
     """
     old, new = job.status, desired.status
     written_at = around.status_written_at
-    if old == new or written_at is None or now - written_at >= around.counters_every:
+    if old == new or written_at is None:
         return desired
-    if gist(old) != gist(new):
+    said_by_phase, in_time = gist(old) != gist(new), now - written_at >= around.counters_every
+    if in_time and not said_by_phase and around.counters_every < CROWD_EVERY:
+        return desired
+    if in_time or said_by_phase:
         return replace(desired, news=tuple(each for each in desired.news if each.reason not in STEPS))
     wake_at = min(filter(None, (desired.wake_at, written_at + around.counters_every)))
     news = tuple(each for each in desired.news if each.reason not in ON_ITS_WAY)  # told with the status, if still so
-    return replace(desired, status=old, wake_at=wake_at, news=news, counters_wait=True)
+    return replace(desired, status=old, wake_at=wake_at, news=news)
 
 
 def gist(status: PaddleJobStatus) -> tuple[object, ...]:

@@ -23,8 +23,9 @@ class World:
         self.spec = spec
         self.children = children
         self.barrier = next((each for each in children.config_maps if each.key == job.key), None)
+        key = job.key  # made anew whenever it is asked for
         self.places = {
-            pod_name(job.key, role, index): (role, index)
+            pod_name(key, role, index): (role, index)
             for role, wanted in spec.roles.items()
             for index in range(wanted.replicas)
         }
@@ -55,7 +56,9 @@ class World:
         """In the order of roles and indexes."""
         for each, seats in self.seats.items():
             if role is None or each is role:
-                yield from (pod for pod in seats if pod is not None)
+                for pod in seats:
+                    if pod is not None:
+                        yield pod
 
     def sort_of(self, role: Role, pod: PodView) -> str:
         """What a pod counts as: the main container's end is the pod's, even if a sidecar runs on."""
