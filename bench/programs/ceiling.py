@@ -2,7 +2,7 @@
 
 The ConfigMaps are there, so that containers start at once; no operator is. The pods are those that it would write, to
 the byte. Their jobs are there, too, so that nobody collects them; or, with `submitted`, they are sent while the loop is
-at work, as a load's are, and each job's pods are made as soon as the API server has the job: no operator can be faster.
+at work, as a load's are, and each job's pods are made as soon as the API server has the job; one process does both.
 """
 
 import asyncio

@@ -88,6 +88,7 @@ def test_a_connection_that_ends_or_says_too_much_is_not_used_again(text: bytes) 
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}}\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n-6\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * (LARGEST_HEAD + 1),
         b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * LARGEST_HEAD,
     ],

@@ -60,15 +60,26 @@ async def test_a_stream_that_is_busy_for_long_rests_for_longer_until_a_calm_wind
     monkeypatch.setattr(pacing, "LASTING_SECONDS", 1.5 * WINDOW_SECONDS)
     stream, clock = Stream(), asyncio.get_running_loop().time
     pace = a_pace(stream)
-    for _ in range(2):
+    for _ in range(4):
         await pace.rest(FEW + 1)
     began_at = clock()
     await pace.rest(4 * FEW + 1)
     assert clock() - began_at >= 0.9 * LONG_WINDOW_SECONDS
-    await asyncio.sleep(LONG_WINDOW_SECONDS)
+    await asyncio.sleep(1.1 * LONG_WINDOW_SECONDS)
     await pace.rest(1)  # hardly anything in all that time
     began_at = clock()
+    await pace.rest(4 * FEW + 1)
+    assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
+    assert stream.deeds[-2:] == ["hold", "go on"]
+
+
+async def test_a_burst_after_a_long_silence_is_no_stream_that_is_busy_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "LASTING_SECONDS", WINDOW_SECONDS)
+    pace, clock = a_pace(Stream()), asyncio.get_running_loop().time
+    await asyncio.sleep(4 * WINDOW_SECONDS)
     await pace.rest(FEW + 1)
+    began_at = clock()
+    await pace.rest(4 * FEW + 1)
     assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
 
 

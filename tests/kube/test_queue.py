@@ -130,6 +130,17 @@ async def test_who_sleeps_long_does_not_make_a_queue_busy() -> None:
     assert queue.busy == 0
 
 
+async def test_a_short_wish_that_a_deadline_serves_as_well_outlives_the_deadline() -> None:
+    clock = FakeClock()
+    queue: Queue[str] = Queue("test", clock)
+    queue.add_after("a", 100)
+    await clock.advance(99)
+    queue.add_after("a", 4)  # the deadline comes first, and serves it
+    queue.let_sleep("a")  # there is no deadline any more
+    await clock.advance(4)
+    assert await asyncio.wait_for(queue.take(), 60) == "a"
+
+
 async def test_of_two_delays_the_earlier_one_counts() -> None:
     clock = FakeClock()
     queue: Queue[str] = Queue("test", clock)

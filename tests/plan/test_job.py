@@ -278,10 +278,10 @@ def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once(
     written = Surroundings(status_written_at=T0)
     made = Children(all_pods(job, phase="Pending"))
     early = plan(job, made, T0, written)
-    assert (early.status, early.news, early.wake_at) == (job.status, (), T0 + SECONDS)
+    assert (early.status, early.news, early.counters_wait) == (job.status, (), True)
     late = plan(job, made, T0 + SECONDS, written)
     assert why_not_running(late)[0] == "WaitingForAddresses"
-    assert [each.reason for each in late.news] == ["WaitingForAddresses"]
+    assert ([each.reason for each in late.news], late.counters_wait) == (["WaitingForAddresses"], False)
     stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
     assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
 
@@ -306,6 +306,16 @@ def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_
     starting = plan(job, started, T0 + 60 * SECONDS, Surroundings(status_written_at=T0))
     assert (starting.status.phase, why_not_running(starting)[0]) == ("Starting", "StartingContainers")
     assert starting.news == ()
+
+
+def test_an_obstacle_that_is_gone_is_told() -> None:
+    job = a_job(workers=2)
+    stuck = Children(all_pods(job, phase="Pending", unschedulable="no room"))
+    job = told_so(job, plan(job, stuck, T0).status)
+    assert why_not_running(plan(job, stuck, T0))[0] == "Unschedulable"
+    written = Surroundings(status_written_at=T0)
+    freed = plan(job, Children(all_pods(job, phase="Pending")), T0 + SECONDS, written)
+    assert [each.reason for each in freed.news] == ["WaitingForAddresses"]
 
 
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:

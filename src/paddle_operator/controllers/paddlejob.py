@@ -47,13 +47,13 @@ WRITES_OF_A_JOB = 24  # at once: fewer than the client sends, so that a small jo
 WRITES_OF_ALL_JOBS = 64  # at once or waiting to be sent; each is a task, and a job has two at least
 WAKES_BESIDE_CREATES = 4  # at once: a pod that is made early is scheduled early, and others have only to be woken
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
-PATIENT_SHARE = 4  # of the workers one in so many, at most, is busy with what pods do, and not with what is asked for
-COUNTERS_EVERY = timedelta(seconds=1)  # for each job that is busy: all together write about one a second
+PATIENT_SHARE = 4  # of the workers one in so many, at most, is busy with what pods do: others have what is asked for
+COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
 # A pass costs 3 to 8 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the
-# larger it is and the more others are busy, and looks at many changes at once.
+# larger it is and the more others change, and looks at many changes at once.
 REST_PER_POD_SECONDS = 0.0001
-REST_FOR_ANOTHER = 4  # times as long for each job that is busy as well
+REST_FOR_ANOTHER = 4  # times as long again for each other job whose pods have changed
 SHORTEST_REST_SECONDS = 0.005
 LONGEST_REST_SECONDS = 4.0
 FIRST_RETRY = timedelta(seconds=1)
@@ -134,8 +134,9 @@ class PaddleJobs:
         self._wakes_beside_creates = asyncio.Semaphore(WAKES_BESIDE_CREATES)
         self._large_answers = asyncio.Semaphore(LARGE_ANSWERS)
         self._expected: set[str] = set()  # UIDs of the jobs whose children have changed since the last look at them
+        self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue(
-            self._settings.name, self._clock, most_patient=self._settings.workers // PATIENT_SHARE
+            self._settings.name, self._clock, most_patient=max(1, self._settings.workers // PATIENT_SHARE)
         )
         self.controller = Controller(
             self._settings.name, self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
@@ -158,6 +159,7 @@ class PaddleJobs:
         assert changed
         if new is None:
             self._memory.pop(changed.uid, None)
+            self._counters_wait.discard(changed.uid)
             self._expected.discard(changed.uid)
         if new is None or (new.finished and old is not None and not old.finished):
             self._ports.give_back(changed.uid)
@@ -176,8 +178,8 @@ class PaddleJobs:
         if uid in self._expected:  # most changes: those of a large job's pods come one by one
             return
         for job in self._job_of_uid[uid]:
+            crowd = 1 + REST_FOR_ANOTHER * len(self._expected)
             self._expected.add(uid)
-            crowd = 1 + REST_FOR_ANOTHER * (self.queue.busy - 1)
             rest = min(len(self._pods_of[uid]) * crowd * REST_PER_POD_SECONDS, LONGEST_REST_SECONDS)
             if rest < SHORTEST_REST_SECONDS:
                 self.queue.add(job.key, Lane.RELIST)
@@ -209,6 +211,7 @@ class PaddleJobs:
         memory = self._memory.setdefault(job.uid, Memory())
         memory.look_at(job)
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
+        (self._counters_wait.add if desired.counters_wait else self._counters_wait.discard)(job.uid)
         if desired.children_first:
             await self._carry_out(job, desired, memory)
             return desired.wake_at
@@ -236,7 +239,8 @@ class PaddleJobs:
 
     def _around(self, job: Job, memory: Memory) -> Surroundings:
         free = self._ports.block_for(job)
-        every = min(COUNTERS_EVERY * max(1, self.queue.busy), LONGEST_COUNTERS)
+        crowd = max(1, len(self._counters_wait), len(self._expected))
+        every = min(COUNTERS_EVERY * crowd, LONGEST_COUNTERS)
         return Surroundings(
             etcd=self._settings.etcd,
             scheduling=self._settings.scheduling,

@@ -122,6 +122,8 @@ class Answer:
             size = int(data[at:end].partition(b";")[0], 16)
         except ValueError:
             raise NotHttp("a chunk of the answer has no size") from None
+        if size < 0:
+            raise NotHttp("a chunk of the answer has no size")
         begin, stop = end + 2, end + 2 + size
         if size and data[stop : stop + 2] == b"\r\n":  # all of it is here, as nearly always in a watch
             self._parts.append(data[begin:stop])

@@ -114,7 +114,7 @@ class Manager:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
         gc.collect()
         gc.freeze()  # what the caches hold lives long: the collector need not walk it again and again
-        gc.set_threshold(YOUNG_OBJECTS)  # nor look after every 700 new ones: hardly any of them is part of a cycle
+        gc.set_threshold(YOUNG_OBJECTS)  # nor look after every few hundred new ones: hardly any is part of a cycle
         if self._elector:
             await self._elector.lead(self._run_controllers)
         else:

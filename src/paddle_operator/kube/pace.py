@@ -34,7 +34,9 @@ class Pace:
         left = self._window_at + window - now
         if left > 0 and not many:
             return
-        self._busy_since = (self._busy_since or self._window_at) if many else None
+        if left < -window:  # silence since
+            self._busy_since = None
+        self._busy_since = (self._busy_since or now) if many else None
         if left > 0:
             await self._pause(left)
         self._window_at, self._changes = self._loop.time(), 0

@@ -95,6 +95,8 @@ class Queue(Generic[K]):
         when = self._clock.monotonic() + seconds
         if earlier := self._timers.get(key):
             if earlier[0] <= when:
+                if seconds <= SOON_SECONDS:
+                    self._soon.add(key)  # it is this wish's timer, too: who has no deadline any more must not undo it
                 return
             earlier[1].cancel()
         self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))

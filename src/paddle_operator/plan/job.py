@@ -228,14 +228,14 @@ def coalesced(desired: Plan, job: Job, now: datetime, around: Surroundings) -> P
     written_at = around.status_written_at
     if old == new or written_at is None:
         return desired
-    said_by_phase, in_time = gist(old) != gist(new), now - written_at >= around.counters_every
-    if in_time and not said_by_phase and around.counters_every < CROWD_EVERY:
+    in_time = now - written_at >= around.counters_every
+    if in_time and old.phase == new.phase and around.counters_every < CROWD_EVERY:
         return desired
-    if in_time or said_by_phase:
+    if in_time or gist(old) != gist(new):
         return replace(desired, news=tuple(each for each in desired.news if each.reason not in STEPS))
     wake_at = min(filter(None, (desired.wake_at, written_at + around.counters_every)))
     news = tuple(each for each in desired.news if each.reason not in ON_ITS_WAY)  # told with the status, if still so
-    return replace(desired, status=old, wake_at=wake_at, news=news)
+    return replace(desired, status=old, wake_at=wake_at, news=news, counters_wait=True)
 
 
 def gist(status: PaddleJobStatus) -> tuple[object, ...]:

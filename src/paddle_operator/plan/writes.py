@@ -76,5 +76,6 @@ class Plan:
     news: tuple[News, ...] = ()
     wake_at: datetime | None = None
     children_first: bool = False
+    counters_wait: bool = False  # the status is that of before, since only counters have changed
     claims: tuple[tuple[Resource[Any], Key], ...] = ()
     restart_cause: str = ""  # one of few words, where pods are replaced
