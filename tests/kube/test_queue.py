@@ -110,26 +110,6 @@ async def test_a_key_that_comes_back_again_and_again_queues_behind_the_others() 
     assert await queue.take() == "modest"
 
 
-async def test_who_sleeps_long_does_not_make_a_queue_busy() -> None:
-    """Ten thousand finished jobs that are to be deleted tomorrow are no work today."""
-    clock = FakeClock()
-    queue: Queue[str] = Queue("test", clock)
-    for number in range(10):
-        queue.add_after(f"tomorrow-{number}", 86_400)
-    assert queue.busy == 0
-    queue.add_after("soon", 1)
-    queue.add_after("tomorrow-0", 1)  # something happens to it
-    assert queue.busy == 2
-    queue.add("now")
-    await clock.advance(1)
-    assert queue.busy == 3
-    for _ in range(3):
-        key = await queue.take()
-        assert queue.busy > 0
-        queue.done(key)
-    assert queue.busy == 0
-
-
 async def test_a_short_wish_that_a_deadline_serves_as_well_outlives_the_deadline() -> None:
     clock = FakeClock()
     queue: Queue[str] = Queue("test", clock)

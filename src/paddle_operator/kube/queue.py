@@ -20,7 +20,7 @@ LONGEST_RETRY_SECONDS = 60.0
 RETRIES_PER_SECOND = 50.0  # of all keys together, so that a thousand failing keys are no storm
 RETRIES_AT_ONCE = 100
 RELIST_SHARE = 8
-SOON_SECONDS = 60.0  # who sleeps for longer waits for a deadline, and is no work until then
+SOON_SECONDS = 60.0  # who sleeps for longer waits for a deadline
 
 
 class Lane(Enum):
@@ -56,11 +56,6 @@ class Queue(Generic[K]):
 
     def __len__(self) -> int:
         return sum(len(keys) for keys in self._waiting.values())
-
-    @property
-    def busy(self) -> int:
-        """How many keys wait, for their turn or for a time that is near, or are in work."""
-        return len(self) + len(self._soon) + len(self._in_work)
 
     @property
     def asleep(self) -> int:
