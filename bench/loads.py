@@ -54,7 +54,7 @@ async def load(beds: Beds, name: str, shape: Shape, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         told: dict[str, Told] = {}
-        sides = [*turns_of(turn), *([SUBMITTED] if shape.jobs * FEW_PODS > shape.pods else [])]
+        sides = [*turns_of(turn), *([SUBMITTED] if LOADS[name].pods_per_job < FEW_PODS else [])]
         for by in sides:
             async with beds() as bed, hollow_nodes(bed, shape.pods):
                 told[by] = await (carried(bed, shape) if by == "ours" else bare(bed, shape, by == SUBMITTED))

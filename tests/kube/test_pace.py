@@ -9,6 +9,8 @@ from paddle_operator.kube import pace as pacing
 from paddle_operator.kube.channel import Reply
 from paddle_operator.kube.pace import FEW, LONG_WINDOW_SECONDS, MUCH, WINDOW_SECONDS, Pace
 
+MANY = round(FEW * LONG_WINDOW_SECONDS / WINDOW_SECONDS) + 1  # for a long window
+
 
 class Stream:
     def __init__(self) -> None:
@@ -63,12 +65,12 @@ async def test_a_stream_that_is_busy_for_long_rests_for_longer_until_a_calm_wind
     for _ in range(4):
         await pace.rest(FEW + 1)
     began_at = clock()
-    await pace.rest(4 * FEW + 1)
+    await pace.rest(MANY)
     assert clock() - began_at >= 0.9 * LONG_WINDOW_SECONDS
     await asyncio.sleep(1.1 * LONG_WINDOW_SECONDS)
     await pace.rest(1)  # hardly anything in all that time
     began_at = clock()
-    await pace.rest(4 * FEW + 1)
+    await pace.rest(MANY)
     assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
     assert stream.deeds[-2:] == ["hold", "go on"]
 
@@ -79,7 +81,7 @@ async def test_a_burst_after_a_long_silence_is_no_stream_that_is_busy_for_long(m
     await asyncio.sleep(4 * WINDOW_SECONDS)
     await pace.rest(FEW + 1)
     began_at = clock()
-    await pace.rest(4 * FEW + 1)
+    await pace.rest(MANY)
     assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
 
 

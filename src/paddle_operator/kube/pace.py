@@ -9,8 +9,8 @@ import asyncio
 from paddle_operator.kube.channel import Reply
 
 WINDOW_SECONDS = 0.05
-LONG_WINDOW_SECONDS = 0.2
-LASTING_SECONDS = 2.0  # a stream that is busy for so long tells of so many objects that nobody sees a fifth of a second
+LONG_WINDOW_SECONDS = 0.4
+LASTING_SECONDS = 2.0  # a stream that is busy for so long tells of so many objects that nobody waits for one of them
 FEW = 5  # changes within a window of 50 ms: nobody is kept waiting for these
 MUCH = 32 * 1024  # bytes in one read: there is more to come, and a pause would only hold it up (10,000 pods by 5 s)
 
