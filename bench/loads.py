@@ -48,13 +48,14 @@ LARGE = Shape(jobs=1, workers=5_000)
 ROUNDS = 3
 SUBMITTED = "bare, jobs submitted meanwhile"
 FEW_PODS = 10  # a job: where it has fewer, that jobs are submitted is a good part of what the API server does
+OF_SMALL_JOBS = frozenset(name for name, shape in LOADS.items() if shape.pods_per_job < FEW_PODS)
 
 
 async def load(beds: Beds, name: str, shape: Shape, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         told: dict[str, Told] = {}
-        sides = [*turns_of(turn), *([SUBMITTED] if LOADS[name].pods_per_job < FEW_PODS else [])]
+        sides = [*turns_of(turn), *([SUBMITTED] if name in OF_SMALL_JOBS else [])]
         for by in sides:
             async with beds() as bed, hollow_nodes(bed, shape.pods):
                 told[by] = await (carried(bed, shape) if by == "ours" else bare(bed, shape, by == SUBMITTED))

@@ -44,7 +44,9 @@ async def test_the_figures_of_the_loads_are_those_of_the_range_file(control_plan
     found = await load(beds, "few", Shape(jobs=2, workers=2, servers=1), 1)
     of_each = {name.removeprefix("load_few_") for name in found}
     expected = {f"load_{name}_{figure}" for name in LOADS for figure in of_each}
-    samples = await behind(beds, Shape(jobs=1, workers=3), 1)
+    small = await load(beds, "500x2", Shape(jobs=2, workers=1, servers=1), 1)  # beside a second ceiling
+    assert small.keys() - expected == {"load_500x2_submitted_ceiling", "load_500x2_submitted_share"}
+    samples = small | await behind(beds, Shape(jobs=1, workers=3), 1)
     assert expected | samples.keys() == {name for name in ranges() if name.startswith(OF_LOADS)}
     assert found["load_few_writes_per_pod"] == [found["load_few_writes_per_job"][0] / 3]
     assert {name for name, seen in (found | samples).items() if len(seen) != 1 or seen[0] <= 0} == set()
