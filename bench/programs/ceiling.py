@@ -7,7 +7,7 @@ at work, as a load's are, and each job's pods are made as soon as the API server
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import aiohttp
 import msgspec
@@ -83,9 +83,8 @@ class Jobs:
 
     async def _send(self, number: int) -> None:
         stored = await self._client.create(PADDLE_JOBS, a_job(self._namespace, f"bare-{number}", self._shape))
-        bodies: Sequence[bytes] = [msgspec.json.encode(pod) for pod in pods_of(job_view(stored))]
-        for body in bodies:
-            self._ready.put_nowait(body)
+        for pod in pods_of(job_view(stored)):
+            self._ready.put_nowait(msgspec.json.encode(pod))
 
 
 if __name__ == "__main__":
