@@ -16,7 +16,7 @@ from bench.bed import Bed, Program
 from bench.figures import Samples, note, wait_until_ready
 from bench.loads import NAMESPACE, Beds
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config import load
+from paddle_operator.kube.config.load import load
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import LEASES, Key
 from paddle_operator.manager import LEASE

@@ -9,9 +9,9 @@ import msgspec
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.plan.names import MAIN_CONTAINER
-from paddle_operator.plan.pods import PodMaker
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.metadata import MAIN_CONTAINER
+from paddle_operator.plan.pod_builder import PodMaker
 
 VARIABLES = 10
 WORKERS = "*-worker-*"  # the pods that end by themselves: parameter servers never do

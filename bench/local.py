@@ -20,7 +20,7 @@ import yaml
 from bench.program import IN_FLIGHT, resident_megabytes
 from bench.table import number
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.objects import CONFIG_MAPS
 from testbed.progress import Progress
 

@@ -5,7 +5,7 @@ Stored, with both managers' fields, they are the 6 to 8 KB that pods of a real t
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Key, Manifest
-from paddle_operator.plan.names import (
+from paddle_operator.plan.metadata import (
     ATTEMPT,
     JOB_UID_LABEL,
     MAIN_CONTAINER,

@@ -16,8 +16,8 @@ import aiohttp
 import msgspec
 import uvloop
 
-from paddle_operator.kube import config
 from paddle_operator.kube.client import Client
+from paddle_operator.kube.config import load
 
 IN_FLIGHT = 32
 DEADLINE_SECONDS = 20 * 60.0
@@ -76,13 +76,13 @@ def tell(**figures: float) -> None:
 
 def client_of(options: Options, user_agent: str = "paddle-operator") -> Client:
     """A client as the operator has it: from a kubeconfig, by token, over TLS."""
-    return Client(config.load(Path(options.kubeconfig)), in_flight=IN_FLIGHT, user_agent=user_agent)
+    return Client(load.load(Path(options.kubeconfig)), in_flight=IN_FLIGHT, user_agent=user_agent)
 
 
 @asynccontextmanager
 async def bare_session(options: Options) -> AsyncIterator[aiohttp.ClientSession]:
     """The same server, user and TLS with nothing but aiohttp in between."""
-    connection = config.load(Path(options.kubeconfig))
+    connection = load.load(Path(options.kubeconfig))
     context = await connection.tls()
     assert context, "the control plane of the tests speaks TLS"
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **await connection.headers()}

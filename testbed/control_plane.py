@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from testbed import flags
 from testbed.assets import Binaries
 from testbed.audit import POLICY, AuditLog

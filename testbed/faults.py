@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from paddle_operator.kube.connection import Connection, PlainConnection
+from paddle_operator.kube.config.server import Connection, PlainConnection
 from testbed.asked import Asked, Pattern, Seen, asked, peak_per_second, user_of
 from testbed.exchange import Doom, Exchange, Fault, end_to_end, reset, status_of
 

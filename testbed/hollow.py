@@ -18,9 +18,9 @@ from typing import Self
 
 import uvloop
 
-from paddle_operator.kube import config
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock, SystemClock, within
+from paddle_operator.kube.config import load
 from paddle_operator.kube.errors import Conflict, KubeError, NotFound
 from testbed.hollow_config import WatchedConfig
 from testbed.hollow_container import Running
@@ -223,7 +223,7 @@ async def _serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, told_to_end.set)
     async with (
-        Client(config.load(options.kubeconfig), user_agent="hollow-nodes") as client,
+        Client(load.load(options.kubeconfig), user_agent="hollow-nodes") as client,
         HollowNodes(
             client,
             count=options.count,

@@ -14,7 +14,7 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import Conflict, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.queue import Closed, Lane, Queue
+from paddle_operator.kube.work_queue import Closed, Lane, Queue
 from testbed.hollow_life import Life, Surroundings
 from testbed.hollow_node import HollowNode
 from testbed.hollow_pod import PODS, HollowPod

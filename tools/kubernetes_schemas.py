@@ -16,7 +16,7 @@ from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
 
-FOLDER = Path(__file__).parent.parent / "src/paddle_operator/local/kinds"
+FOLDER = Path(__file__).parent.parent / "src/paddle_operator/local/apiserver/scheme"
 SCHEMAS = FOLDER / "kubernetes_schemas.json.gz"
 DESCRIPTIONS = FOLDER / "kubernetes_descriptions.json.gz"
 

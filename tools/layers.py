@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = "paddle_operator"
-ALL = ("api", "kube", "plan", "controllers", "local", "data", "launch", "cli", "manager")
+ALL = ("api", "kube", "plan", "controllers", "local", "data", "launch", "client", "embedded", "cli", "manager")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (),
     "kube": (),
-    "plan": ("api", "kube.objects", "kube.quantities"),
+    "plan": ("api", "kube.objects", "kube.quantities", "kube.writes", "kube.conditions", "kube.pod_requests"),
     "controllers": ("api", "kube", "plan"),
     "local": ("kube",),
     "data": ("api",),
     "launch": ("api",),
+    "client": ("api", "kube", "plan"),
+    "embedded": tuple(name for name in ALL if name != "cli"),
     "cli": ALL,
 }
 

@@ -11,10 +11,10 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from paddle_operator.api.crd import COLUMNS, crd, crd_v1beta1
-from paddle_operator.api.policy_rules import LASTING_FIELDS
+from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS
+from paddle_operator.api.paddlejob_rules import LONGEST_NAME, NAME_RULES, SPEC_RULES
 from paddle_operator.api.reading import is_struct
-from paddle_operator.api.rule import Rule
-from paddle_operator.api.rules import LONGEST_NAME, NAME_RULES, SPEC_RULES
+from paddle_operator.api.rules import Rule
 from paddle_operator.api.schema import Field, fields_of
 from paddle_operator.api.spec import (
     ExitCodes,

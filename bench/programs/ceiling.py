@@ -16,7 +16,7 @@ from bench.jobs import Shape, a_job, pods_of
 from bench.program import IN_FLIGHT, Options, Starter, bare_session, client_of, each, run, tell
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 
 class Ceiling(Options, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from bench.jobs import Shape, a_job
 from bench.program import Options, Starter, client_of, each, run, tell
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.plan.job_view import PADDLE_JOBS
 
 TELL_EVERY = 1_000
 

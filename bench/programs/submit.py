@@ -17,7 +17,7 @@ from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Key, Manifest, Object, Resource
-from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.plan.job_view import PADDLE_JOBS
 
 SMALL = Shape(jobs=1, workers=1, servers=1)
 SMALL_PREFIX, LARGE_PREFIX = "small", "train"

@@ -9,8 +9,8 @@ from bench.program import Options, Starter, bare_session, client_of, peak_megaby
 from paddle_operator.kube.client import PAGE_SIZE, Client, Scope
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
-from paddle_operator.kube.queue import Lane, Queue
-from paddle_operator.plan.views import PodView, pod_view
+from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.plan.children import PodView, pod_view
 
 
 class Sync(Options, frozen=True, kw_only=True):

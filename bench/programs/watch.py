@@ -14,8 +14,8 @@ from bench.program import Options, Starter, bare_session, client_of, run, tell
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Added, Deleted, Modified
-from paddle_operator.kube.queue import Lane, Queue
-from paddle_operator.plan.views import PodView, pod_view
+from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.plan.children import PodView, pod_view
 
 
 class Watch(Options, frozen=True, kw_only=True):

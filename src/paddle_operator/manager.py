@@ -13,19 +13,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from paddle_operator import __version__
+from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
-from paddle_operator.controllers.ports import PortBlocks
-from paddle_operator.kube import config
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import Connection
+from paddle_operator.kube.config import load
+from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.lease import Elector
-from paddle_operator.kube.logs import JsonLines, TextLines, start_logging
+from paddle_operator.kube.health_server import Protection
+from paddle_operator.kube.leader_election import Elector
+from paddle_operator.kube.log_format import JsonLines, TextLines, start_logging
 from paddle_operator.kube.manager import Died, Manager, run_until_signalled
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.serving import Protection
-from paddle_operator.plan.gang import VOLCANO
+from paddle_operator.plan.scheduling_policy import VOLCANO
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start_logging(FORMATS[flags.log_format](), LEVELS[flags.log_level])
     note_old_flags(flags)
     try:
-        connection = config.load(flags.kubeconfig, flags.context)
+        connection = load.load(flags.kubeconfig, flags.context)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run(flags, connection))
     except (Died, KubeError, OSError, ValueError) as error:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from paddle_operator.api.crd import crd, crd_v1beta1, part
-from paddle_operator.api.rules import SPEC_RULES
+from paddle_operator.api.paddlejob_rules import SPEC_RULES
 from paddle_operator.api.schema import fields_of
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
 from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddle_operator.cli.embedded import served_kinds
 from paddle_operator.cli.main import app
+from paddle_operator.embedded.cluster import served_kinds
 from tests.support.paddlejob import EXAMPLES, Paddlejob
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from yarl import URL
 
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import PlainConnection
-from paddle_operator.local.apiserver.server import ApiServer
-from paddle_operator.local.kinds.builtin import KINDS
-from paddle_operator.local.kinds.custom import kind_of
-from paddle_operator.local.kinds.kind import Kind, nothing_more
+from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.local.apiserver.http_server import ApiServer
+from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
+from paddle_operator.local.apiserver.scheme.kind import Kind, nothing_more
 from testbed.control_plane import ControlPlane
 
 MERGE = "application/merge-patch+json"

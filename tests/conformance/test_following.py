@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, PODS, Key, Object

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddle_operator.local.images.recipe import Recipe, recipe
-from paddle_operator.local.images.run_lines import pip_commands
+from paddle_operator.local.images.image_config import Recipe, recipe
+from paddle_operator.local.images.run_instructions import pip_commands
 from tests.images.programs import IMAGES
 
 ROOT = IMAGES.parent

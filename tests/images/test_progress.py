@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.cli.progress import progress_in, result_in
+from paddle_operator.cli.training_progress import progress_in, result_in
 from tests.images.programs import RESNET, WIDE_AND_DEEP, loaded
 
 Captured = pytest.CaptureFixture[str]

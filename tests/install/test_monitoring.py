@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
-from paddle_operator.controllers import figures
+from paddle_operator.controllers.metrics import JobsCollector, count_phase
 from paddle_operator.kube import metrics
 from paddle_operator.kube.metrics import REGISTRY
 from tests.install.installed import ROOT
@@ -36,7 +36,7 @@ def without_grouping(expression: str) -> str:
 @pytest.fixture(scope="module")
 def known() -> dict[str, set[str]]:
     """The labels of each series that is served, once everything has happened."""
-    figures.count_phase("Running", 1.0)
+    count_phase("Running", 1.0)
     metrics.QueueMetrics("paddlejob", lambda: 0.0, lambda: 0.0)
     metrics.ControllerMetrics("paddlejob", 1)
     metrics.leading("b2a304f2.paddlepaddle.org").set(1)
@@ -80,7 +80,7 @@ def test_pods_that_wait_are_counted_by_kubelets_words_and_no_others() -> None:
     job = a_job(workers=4)
     told = [{"waiting": "ImagePullBackOff"}, {"waiting": "MadeUp-4711"}, {"unschedulable": "no room"}, {}]
     jobs, pods = Shelf(job), Shelf(*(a_pod(job, "worker", index, **each) for index, each in enumerate(told)))
-    collector = figures.JobsCollector()
+    collector = JobsCollector()
     collector.heed(jobs, pods)
     (counted,) = (family for family in collector.collect() if family.name == "paddlejob_pods_waiting")
     assert {each.labels["reason"]: each.value for each in counted.samples} == {

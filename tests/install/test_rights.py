@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
-from paddle_operator.kube import config
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.connection import Connection
+from paddle_operator.kube.config import load
+from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.lease import Elector
+from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import Key
 from paddle_operator.manager import LEASE
-from paddle_operator.plan.names import GO_FINALIZER
+from paddle_operator.plan.metadata import GO_FINALIZER
 from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
@@ -83,7 +83,7 @@ def granted() -> set[Right]:
 
 @asynccontextmanager
 async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> AsyncIterator[None]:
-    connection = config.load(kubeconfig)
+    connection = load.load(kubeconfig)
     async with NotingClient(connection, asked, refused) as electing:
         elector = Elector(electing, Key(NAMESPACE, LEASE))
         async with NotingClient(connection, asked, refused, fence=elector.fence) as client:

@@ -5,10 +5,10 @@ from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import AlreadyExists
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.lease import Elector
+from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object
-from paddle_operator.kube.queue import Lane, Queue
+from paddle_operator.kube.work_queue import Lane, Queue
 from tests.kube.objects import a_config_map
 
 

@@ -15,7 +15,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object, Resource
-from paddle_operator.kube.queue import Lane
+from paddle_operator.kube.work_queue import Lane
 from testbed.clock import HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy

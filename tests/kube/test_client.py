@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import (
     AlreadyExists,
     Conflict,

@@ -15,8 +15,8 @@ import trustme
 from aiohttp import test_utils, web
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config import from_kubeconfig, load
-from paddle_operator.kube.connection import Connection
+from paddle_operator.kube.config.load import from_kubeconfig, load
+from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.errors import Unauthorized, Untrusted
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Object, Resource, View

@@ -10,7 +10,7 @@ import pytest
 
 from paddle_operator.kube.controller import Controller, Reconcile
 from paddle_operator.kube.errors import Conflict, Fenced, Status, Unreachable
-from paddle_operator.kube.queue import FIRST_RETRY_SECONDS, Queue
+from paddle_operator.kube.work_queue import FIRST_RETRY_SECONDS, Queue
 from testbed.clock import FakeClock, settled
 
 

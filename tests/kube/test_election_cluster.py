@@ -11,7 +11,7 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import SystemClock
-from paddle_operator.kube.lease import Elector, Terms
+from paddle_operator.kube.leader_election import Elector, Terms
 from paddle_operator.kube.manager import Died, Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
 from testbed.audit import Writes

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.decoding import Page
 from paddle_operator.kube.errors import Silent
 from paddle_operator.kube.informer import ABSENT_PAUSE_SECONDS, Informer, ListBy
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
-from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Stored
-from paddle_operator.kube.wire import Page
+from paddle_operator.kube.work_queue import Lane
 from testbed.clock import FakeClock, HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy

@@ -11,12 +11,12 @@ import pytest
 
 from paddle_operator.kube import manager as manager_module
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.manager import Died, Manager, run_until_signalled
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
-from paddle_operator.kube.queue import Queue
+from paddle_operator.kube.work_queue import Queue
 from testbed.clock import FakeClock, settled
 from testbed.faults import FaultProxy
 from tests.kube.orders import OrderDesk, an_order, answer_to

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Store
+from paddle_operator.kube.work_queue import Lane
 
 
 class Thing(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.local.container import DEFAULT_PATH, Command
+from paddle_operator.local.cri import DEFAULT_PATH, Command
 from paddle_operator.local.sandbox.sandbox import LocalSandbox
 
 SOMEBODY = 54321  # a uid without an account, for what an ordinary user sees when root runs the tests

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.groups import GroupView
-from paddle_operator.plan.job import Surroundings
-from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal
+from paddle_operator.plan.children import Children, ChildView, Job, PodView, Refusal
+from paddle_operator.plan.paddlejob import Surroundings
+from paddle_operator.plan.pod_group import GroupView
 from tests.support.jobs import (
     GO_FINALIZER,
     SECONDS,

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from paddle_operator.plan.job import plan
-from paddle_operator.plan.views import Children
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,
     SECONDS,

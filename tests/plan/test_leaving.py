@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.objects import Meta, Pod
-from paddle_operator.plan.views import PodView, leaving_view
+from paddle_operator.plan.children import PodView, leaving_view
 from tests.support.jobs import SECONDS, T0
 
 

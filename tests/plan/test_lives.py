@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from paddle_operator.plan.job import Surroundings
-from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.retries import LONGEST_PAUSE
-from paddle_operator.plan.views import Children, Job
-from paddle_operator.plan.world import World
-from paddle_operator.plan.writes import Create, Delete, Plan, Write
+from paddle_operator.kube.writes import Create, Delete, Write
+from paddle_operator.plan.children import Children, Job, JobPlan
+from paddle_operator.plan.failure_policy import LONGEST_PAUSE
+from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.observed import World
+from paddle_operator.plan.paddlejob import Surroundings
 from tests.plan.random_worlds import EDGES, jobs, quick
 from tests.support.jobs import SECONDS, T0, scaled, writes_of
 from tests.support.model import Model
@@ -35,7 +35,7 @@ class Watched(Model):
         self.since: datetime | None = None
         self.suspensions = 0
 
-    def _allowed(self, desired: Plan) -> list[Write]:
+    def _allowed(self, desired: JobPlan) -> list[Write]:
         writes = super()._allowed(desired)
         spared, self.spared = self.spared, None
         if spared is not None and spared < len(writes):
@@ -43,7 +43,7 @@ class Watched(Model):
             return writes[:spared]
         return writes
 
-    def look(self) -> Plan:
+    def look(self) -> JobPlan:
         before, there = self.job, self.children()
         desired = super().look()
         self._check_count(before, there, desired)
@@ -52,7 +52,7 @@ class Watched(Model):
         self._check_deletion(before, desired)
         return desired
 
-    def _check_count(self, before: Job, there: Children, desired: Plan) -> None:
+    def _check_count(self, before: Job, there: Children, desired: JobPlan) -> None:
         old, new = before.status, desired.status
         more = new.restarts - old.restarts
         by_kubelet = sum(pod.restarts for pod in there.pods)
@@ -69,7 +69,7 @@ class Watched(Model):
         assert new.restarts <= self.failures
         assert new.next_attempt_time is None or new.next_attempt_time <= self.now + LONGEST_PAUSE
 
-    def _check_rest(self, before: Job, there: Children, desired: Plan) -> None:
+    def _check_rest(self, before: Job, there: Children, desired: JobPlan) -> None:
         spec = before.spec
         assert spec
         if spec.suspend or before.finished:
@@ -81,7 +81,7 @@ class Watched(Model):
             seated = World(self.job, spec, self.children()).pods()
             assert not self.of_before & {pod.uid for pod in seated}, "a pod of before is taken for one of after"
 
-    def _check_deadline(self, before: Job, desired: Plan) -> None:
+    def _check_deadline(self, before: Job, desired: JobPlan) -> None:
         """By a count of our own: a second is lost at most each time that times are written down in whole seconds."""
         spec, status = before.spec, self.status
         assert spec
@@ -106,7 +106,7 @@ class Watched(Model):
     def _just_resumed(before: Job) -> bool:
         return before.status.phase == "Suspended"
 
-    def _check_deletion(self, before: Job, desired: Plan) -> None:
+    def _check_deletion(self, before: Job, desired: JobPlan) -> None:
         if not [each for each in writes_of(desired) if isinstance(each, Delete) and each.kind is PADDLE_JOBS]:
             return
         assert before.finished

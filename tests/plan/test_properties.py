@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.kube.objects import PODS
-from paddle_operator.plan import difference
-from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.names import pod_name
-from paddle_operator.plan.views import Children, Job
-from paddle_operator.plan.world import World
-from paddle_operator.plan.writes import Create, Delete, DeleteAll, Plan
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, Plan
+from paddle_operator.plan import diff
+from paddle_operator.plan.children import Children, Job, JobPlan
+from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.metadata import pod_name
+from paddle_operator.plan.observed import World
+from paddle_operator.plan.paddlejob import Surroundings, plan
 from tests.plan.random_worlds import EDGES, quick, worlds
 from tests.support.jobs import SECONDS, T0, changed, told_so, writes_of
 from tests.support.model import Model
@@ -40,7 +40,7 @@ def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
     assert sorted(in_full(other)) == sorted(in_full(first))
 
 
-def in_full(desired: Plan) -> list[str]:
+def in_full(desired: JobPlan) -> list[str]:
     """What is to be written, manifests and all."""
     return [f"{each} {each.manifest if isinstance(each, Create) else ''}" for each in writes_of(desired)]
 
@@ -122,7 +122,7 @@ def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(world: tuple[Job, Chil
 @given(worlds())
 def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(world: tuple[Job, Children, Surroundings]) -> None:
     job, children, around = world
-    with patch.object(difference, "MOST_AT_ONCE", 2):
+    with patch.object(diff, "MOST_AT_ONCE", 2):
         desired = plan(job, children, T0, around)
         for wave in desired.waves:
             assert sum(isinstance(each, Create) for each in wave) <= 2

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, read_status
-from paddle_operator.plan.job import plan
-from paddle_operator.plan.views import Children
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     SECONDS,
     T0,

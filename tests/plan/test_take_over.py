@@ -3,8 +3,8 @@
 import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.plan.job import plan
-from paddle_operator.plan.views import Children, Job
+from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     GO_FINALIZER,
     T0,

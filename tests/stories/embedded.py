@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from paddle_operator.cli.embedded import served_kinds
+from paddle_operator.embedded.cluster import served_kinds
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import Conflict, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Object, Pod, Resource
-from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.apiserver.http_server import ApiServer
 from testbed.audit import AuditLog
 from testbed.hollow import HollowNodes
 from tests.stories.stage import Stage

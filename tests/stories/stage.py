@@ -15,7 +15,7 @@ import yaml
 from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import Forbidden, NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager

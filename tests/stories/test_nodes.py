@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.difference import GIVEN_UP_AFTER
+from paddle_operator.plan.diff import GIVEN_UP_AFTER
 from testbed.clock import LeapingClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.jobs import a_job, a_template, with_template

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.errors import Invalid
-from paddle_operator.plan.names import CONTRACT
+from paddle_operator.plan.metadata import CONTRACT
 from paddle_operator.plan.status import ON_ITS_WAY
 from testbed.hollow_script import exits, image_never_pulls
 from tests.stories.embedded import embedded_stage

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.cli.paddlejobs import rules_kept
+from paddle_operator.embedded.paddlejob_kind import rules_kept
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key, Object, Resource

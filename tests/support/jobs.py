@@ -17,14 +17,14 @@ from paddle_operator.api.paddlejob import (
     RoleSpec,
 )
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Meta, Resource
-from paddle_operator.plan.groups import GroupView
-from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.names import pod_name
-from paddle_operator.plan.network import endpoints_of
-from paddle_operator.plan.pods import replicas_text
-from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal
-from paddle_operator.plan.world import World
-from paddle_operator.plan.writes import Create, Delete, DeleteAll, Patch, Plan, Write
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Write
+from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal
+from paddle_operator.plan.endpoints import endpoints_of
+from paddle_operator.plan.metadata import pod_name
+from paddle_operator.plan.observed import World
+from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.pod_builder import replicas_text
+from paddle_operator.plan.pod_group import GroupView
 
 T0 = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
 SECONDS = timedelta(seconds=1)
@@ -264,29 +264,29 @@ def without(children: Children, *names: str) -> Children:
 # What a plan says
 
 
-def writes_of(desired: Plan) -> list[Write]:
+def writes_of(desired: JobPlan) -> list[Write]:
     return [write for wave in desired.waves for write in wave]
 
 
-def creates(desired: Plan, kind: Resource[Any] | None = None) -> list[str]:
+def creates(desired: JobPlan, kind: Resource[Any] | None = None) -> list[str]:
     found = [each for each in writes_of(desired) if isinstance(each, Create)]
     return [each.key.name for each in found if kind is None or each.kind is kind]
 
 
-def deletes(desired: Plan, kind: Resource[Any] | None = None) -> list[str]:
+def deletes(desired: JobPlan, kind: Resource[Any] | None = None) -> list[str]:
     found = [each for each in writes_of(desired) if isinstance(each, Delete)]
     return [each.key.name for each in found if kind is None or each.kind is kind]
 
 
-def patches(desired: Plan) -> dict[str, Written]:
+def patches(desired: JobPlan) -> dict[str, Written]:
     return {each.key.name: dict(each.change) for each in writes_of(desired) if isinstance(each, Patch)}
 
 
-def deletes_all(desired: Plan) -> bool:
+def deletes_all(desired: JobPlan) -> bool:
     return any(isinstance(each, DeleteAll) for each in writes_of(desired))
 
 
-def manifest(desired: Plan, kind: Resource[Any], name: str) -> Written:
+def manifest(desired: JobPlan, kind: Resource[Any], name: str) -> Written:
     found = [each for each in writes_of(desired) if isinstance(each, Create)]
     return next(dict(each.manifest) for each in found if each.kind is kind and each.key.name == name)
 
@@ -295,12 +295,12 @@ def the_condition(status: PaddleJobStatus, type_: str) -> Condition:
     return next(each for each in status.conditions if each.type == type_)
 
 
-def why_not_running(desired: Plan) -> tuple[str, str]:
+def why_not_running(desired: JobPlan) -> tuple[str, str]:
     found = the_condition(desired.status, "Running")
     return found.reason, found.message
 
 
-def reasons(desired: Plan) -> list[str]:
+def reasons(desired: JobPlan) -> list[str]:
     return [each.reason for each in desired.news]
 
 

@@ -13,13 +13,13 @@ import msgspec
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, read_status
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod
-from paddle_operator.plan.groups import POD_GROUPS, PodGroup, group_view
-from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.kinds import PADDLE_JOBS
-from paddle_operator.plan.names import CONTRACT, JOB_UID_LABEL
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, News, Patch, Write
+from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal, child_view, pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.metadata import CONTRACT, JOB_UID_LABEL
+from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.pod_group import POD_GROUPS, PodGroup, group_view
 from paddle_operator.plan.status import HELD_BACK
-from paddle_operator.plan.views import Children, ChildView, Job, PodView, Refusal, child_view, pod_view
-from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
 from tests.support.jobs import SECONDS, T0, told_so, writes_of
 
 QUIET = 3  # passes in a row that change nothing
@@ -79,7 +79,7 @@ class Model:
         self.now = max(soon or before, before + SECONDS)
         return self._changed or soon is not None
 
-    def look(self) -> Plan:
+    def look(self) -> JobPlan:
         """One pass, and what follows of it by itself; no time passes."""
         self._changed = False
         desired = self.plan()
@@ -92,7 +92,7 @@ class Model:
         self._collect_garbage()
         return desired
 
-    def rest(self) -> Plan:
+    def rest(self) -> JobPlan:
         """Pass after pass, as events follow each other, until one changes nothing; its plan says when to wake."""
         for _ in range(40):
             desired = self.look()
@@ -121,10 +121,10 @@ class Model:
                 return number
         raise AssertionError(f"after {most} passes there is still something to do: {self.plan()}")
 
-    def plan(self) -> Plan:
+    def plan(self) -> JobPlan:
         return plan(self.job, self.children(), self.now, replace(self._around, status_written_at=self._written_at))
 
-    def _allowed(self, desired: Plan) -> list[Write]:
+    def _allowed(self, desired: JobPlan) -> list[Write]:
         """Nothing, where somebody else has a name that the plan claims."""
         for kind, key in desired.claims:
             self.refusals.pop((kind.plural, key), None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.cli.progress import OWN_RESULT
+from paddle_operator.cli.training_progress import OWN_RESULT
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy/examples"

@@ -4,7 +4,7 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from tests.install.installed import ACCOUNT, CLUSTER_WIDE, objects

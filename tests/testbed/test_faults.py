@@ -12,7 +12,7 @@ import pytest
 from aiohttp.test_utils import RawTestServer
 from yarl import URL
 
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from testbed.asked import peak_per_second, user_of
 from testbed.faults import FaultProxy
 from tests.support.plain_http import (

@@ -18,7 +18,7 @@ def a_module(source: Path, path: str, code: str) -> None:
     [
         ("kube/client.py", "from paddle_operator.api import rules"),
         ("kube/client.py", "from ..api.rules import Rule"),
-        ("kube/client.py", "def late():\n    import paddle_operator.api.rules"),
+        ("kube/client.py", "def late():\n    import paddle_operator.api.paddlejob_rules"),
         ("plan/job.py", "from paddle_operator.kube.client import Client"),
         ("plan/job.py", "from paddle_operator.kube import client"),
         ("plan/job.py", "from paddle_operator import kube"),

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.cli.machine import local_images
-from paddle_operator.cli.state import State
-from paddle_operator.cli.target import connection_to
+from paddle_operator.embedded.overrides import local_images
+from paddle_operator.embedded.state import State
+from paddle_operator.embedded.target import connection_to
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import PODS, Key
 from paddle_operator.plan.deadlines import seconds_active
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 from tests.support.paddlejob import EXAMPLES, Outcome, Paddlejob, leaving_nothing, pods_process
 
 pytestmark = pytest.mark.timeout(1500)  # the first test lives all lives, and may have to install Paddle twice before

@@ -6,9 +6,9 @@ Both come from the same types and rules. What v1beta1 does not know (CEL, defaul
 from typing import Any
 
 from paddle_operator.api.paddlejob import GROUP, KIND, PLURAL, VERSION
-from paddle_operator.api.policy_rules import LASTING_FIELDS, POLICY_BOUNDS
-from paddle_operator.api.rule import Rule
-from paddle_operator.api.rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES
+from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS, POLICY_BOUNDS
+from paddle_operator.api.paddlejob_rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES
+from paddle_operator.api.rules import Rule
 from paddle_operator.api.schema import Schema, struct_schema
 from paddle_operator.api.spec import PaddleJobSpec
 from paddle_operator.api.status import PaddleJobStatus

@@ -3,9 +3,9 @@
 import msgspec
 
 from paddle_operator.api.fitting import template_misfits
-from paddle_operator.api.policy_rules import is_manager, rule_of, that_matter
+from paddle_operator.api.paddlejob_policy_rules import is_manager, rule_of, that_matter
+from paddle_operator.api.paddlejob_rules import problems
 from paddle_operator.api.reading import Unfit, read
-from paddle_operator.api.rules import problems
 from paddle_operator.api.spec import (
     CleanPodPolicy,
     ExitCodeOperator,

@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from paddle_operator.api.rules import HIGHEST_PORT, LOWEST_PORT
+from paddle_operator.api.paddlejob_rules import HIGHEST_PORT, LOWEST_PORT
 
 Schema = dict[str, Any]
 

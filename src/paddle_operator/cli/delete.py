@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from paddle_operator.cli.apply import removed
-from paddle_operator.cli.documents import CannotBeUsed, is_job, read
+from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.logs import pods_of
 from paddle_operator.cli.options import with_target
-from paddle_operator.cli.screens import say, warn
-from paddle_operator.cli.target import Target
+from paddle_operator.client.manifests import CannotBeUsed, is_job, read
+from paddle_operator.client.submit import removed
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import PODS, Key
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 
 @with_target

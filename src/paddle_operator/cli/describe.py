@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import Role
-from paddle_operator.cli import show
-from paddle_operator.cli.ahead import facts_ahead
+from paddle_operator.cli import tables
+from paddle_operator.cli.deadline_text import facts_ahead
 from paddle_operator.cli.events import events_about
+from paddle_operator.cli.live_view import say
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.cli.screens import say
-from paddle_operator.cli.target import Target
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Pod
-from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, job_view
-from paddle_operator.plan.names import JOB_UID_LABEL
-from paddle_operator.plan.views import pod_view
+from paddle_operator.plan.children import pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.metadata import JOB_UID_LABEL
 
 ENDPOINTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_GLOO_HTTP_ENDPOINT")
 
@@ -53,9 +53,9 @@ async def _contract(client: Client, key: Key) -> dict[str, str]:
 
 
 def page(
-    job: show.Manifest,
-    pods: list[show.Manifest],
-    events: list[show.Manifest],
+    job: tables.Manifest,
+    pods: list[tables.Manifest],
+    events: list[tables.Manifest],
     contract: dict[str, str],
     now: datetime,
 ) -> Iterator[str]:
@@ -65,9 +65,9 @@ def page(
         {
             "Name": metadata["name"],
             "Namespace": metadata["namespace"],
-            "Created": f"{show.age(metadata.get('creationTimestamp'), now)} ago",
+            "Created": f"{tables.age(metadata.get('creationTimestamp'), now)} ago",
             "Status": status.get("phase") or "<unknown>",
-            "Why": show.why(job),
+            "Why": tables.why(job),
             "Mode": status.get("mode", ""),
             "Network": spec.get("intranet", "PodIP"),
             "Attempt": status.get("attempt") or "",
@@ -77,17 +77,17 @@ def page(
     for role in Role:
         if wanted := spec.get(role):
             yield f"{role + ':':<12} {counts(wanted, status.get(role) or {})}"
-    yield from section("Pods", [show.pods_table(pods, now)] if pods else ["  none"])
+    yield from section("Pods", [tables.pods_table(pods, now)] if pods else ["  none"])
     known = {name: contract[name] for name in ENDPOINTS if name in contract}
     yield from section("Addresses", facts(known) if known else ["  not all known yet"])
     conditions = status.get("conditions") or ()
     yield from section(
         "Conditions", (f"  {each['type']}={each['status']}  {each['reason']}: {each['message']}" for each in conditions)
     )
-    yield from section("Events", [show.events_table(events, now)] if events else ["  none within the last hour"])
+    yield from section("Events", [tables.events_table(events, now)] if events else ["  none within the last hour"])
 
 
-def ahead(job: show.Manifest, pods: list[show.Manifest], now: datetime) -> dict[str, str]:
+def ahead(job: tables.Manifest, pods: list[tables.Manifest], now: datetime) -> dict[str, str]:
     """Tries and deadlines, as the operator sees them; nothing of a job that breaks the rules."""
     view = job_view(msgspec.json.decode(msgspec.json.encode(job), type=StoredJob))
     if view.spec is None:
@@ -100,7 +100,7 @@ def facts(known: dict[str, object] | dict[str, str]) -> Iterator[str]:
     return (f"{name + ':':<{max(width, 12)}} {value}" for name, value in known.items() if value not in ("", None))
 
 
-def counts(wanted: show.Manifest, seen: show.Manifest) -> str:
+def counts(wanted: tables.Manifest, seen: tables.Manifest) -> str:
     sorts = [
         f"{seen[name]} {name}"
         for name in ("pending", "starting", "running", "succeeded", "failed", "unknown")

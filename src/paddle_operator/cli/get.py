@@ -9,15 +9,15 @@ import msgspec
 import typer
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND
-from paddle_operator.cli import show
+from paddle_operator.cli import tables
+from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.options import with_target
-from paddle_operator.cli.screens import say, warn
-from paddle_operator.cli.target import Target
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.queue import Lane
-from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob
+from paddle_operator.kube.work_queue import Lane
+from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob
 
 
 class Output(StrEnum):
@@ -58,23 +58,23 @@ async def _get(target: Target, names: list[str], output: Output, selector: str, 
             await _watch(client, scope, set(names), output, {each["metadata"]["resourceVersion"] for each in found})
 
 
-async def _found(client: Client, scope: Scope, names: list[str]) -> list[show.Manifest]:
+async def _found(client: Client, scope: Scope, names: list[str]) -> list[tables.Manifest]:
     if names:
         return [dict(await client.manifest(PADDLE_JOBS, Key(scope.namespace, name))) for name in names]
     return [dict(each) for each in await client.manifests(PADDLE_JOBS, scope)]
 
 
-def shown(found: list[show.Manifest], output: Output, *, everywhere: bool) -> str:
+def shown(found: list[tables.Manifest], output: Output, *, everywhere: bool) -> str:
     match output:
         case Output.YAML:
-            return show.as_yaml(show.several(found))
+            return tables.as_yaml(tables.several(found))
         case Output.JSON:
-            return show.as_json(show.several(found))
+            return tables.as_json(tables.several(found))
         case Output.NAME:
             return "\n".join(f"paddlejob.batch.paddlepaddle.org/{each['metadata']['name']}" for each in found)
         case _:
             wide = output is Output.WIDE
-            return show.jobs_table(found, datetime.now(UTC), wide=wide, with_namespace=everywhere)
+            return tables.jobs_table(found, datetime.now(UTC), wide=wide, with_namespace=everywhere)
 
 
 async def _watch(client: Client, scope: Scope, names: set[str], output: Output, known: set[str]) -> None:
@@ -94,7 +94,7 @@ async def _watch(client: Client, scope: Scope, names: set[str], output: Output, 
             say(line if output in (Output.YAML, Output.JSON, Output.NAME) else line.partition("\n")[2])
 
 
-def as_manifest(job: StoredJob) -> show.Manifest:
+def as_manifest(job: StoredJob) -> tables.Manifest:
     """As far as a line of the table reads it."""
     meta = job.metadata
     created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else None

@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import Role
-from paddle_operator.cli.documents import CannotBeUsed
-from paddle_operator.cli.follow import Follower
+from paddle_operator.cli.job_progress import Scene
+from paddle_operator.cli.live_view import prefix, say, warn
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.cli.scene import Scene
-from paddle_operator.cli.screens import prefix, say, warn
-from paddle_operator.cli.show import natural
-from paddle_operator.cli.target import Target
+from paddle_operator.cli.tables import natural
+from paddle_operator.client.job_watcher import Follower
+from paddle_operator.client.manifests import CannotBeUsed
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import Invalid, NotFound
 from paddle_operator.kube.objects import PODS, Key, Pod
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
-from paddle_operator.plan.names import JOB_UID_LABEL, ROLE_LABEL, pod_name
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL, pod_name
 
 
 @with_target

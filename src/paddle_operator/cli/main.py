@@ -7,22 +7,22 @@ from collections.abc import Sequence
 import typer
 
 from paddle_operator import __version__
+from paddle_operator.cli.cluster import down, kubeconfig, up
 from paddle_operator.cli.delete import delete
 from paddle_operator.cli.describe import describe
-from paddle_operator.cli.documents import CannotBeUsed
 from paddle_operator.cli.events import events
-from paddle_operator.cli.exits import INTERRUPTED, NOBODY_READS, REFUSED
+from paddle_operator.cli.exit_codes import INTERRUPTED, NOBODY_READS, REFUSED
 from paddle_operator.cli.get import get
+from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.logs import logs
 from paddle_operator.cli.run import run
-from paddle_operator.cli.screens import say, warn
-from paddle_operator.cli.state import AlreadyRuns
 from paddle_operator.cli.suspend import resume, suspend
-from paddle_operator.cli.up import down, kubeconfig, up
 from paddle_operator.cli.wait import wait
+from paddle_operator.client.manifests import CannotBeUsed
+from paddle_operator.embedded.state import AlreadyRuns
 from paddle_operator.kube.errors import KubeError, NotFound, Refused
 from paddle_operator.kube.manager import Died
-from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.plan.job_view import PADDLE_JOBS
 
 app = typer.Typer(
     name="paddlejob",

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from paddle_operator.cli.state import State
-from paddle_operator.cli.target import Target
+from paddle_operator.embedded.state import State
+from paddle_operator.embedded.target import Target
 
 R = TypeVar("R")
 

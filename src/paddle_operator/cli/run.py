@@ -9,20 +9,21 @@ from typing import Annotated
 
 import typer
 
-from paddle_operator.cli import documents, show
-from paddle_operator.cli.apply import UNDER_WAY, apply_beside, placed, submit
-from paddle_operator.cli.attend import Terms, attend
-from paddle_operator.cli.documents import CannotBeUsed, Document
-from paddle_operator.cli.exits import COMPLETED
-from paddle_operator.cli.machine import Wishes, check_devices, check_images, register
+from paddle_operator.cli import tables
+from paddle_operator.cli.cluster import started
+from paddle_operator.cli.exit_codes import COMPLETED
+from paddle_operator.cli.live_view import say
 from paddle_operator.cli.options import with_target
-from paddle_operator.cli.screens import say
-from paddle_operator.cli.state import NAMESPACE
-from paddle_operator.cli.target import Target, connection_to
-from paddle_operator.cli.up import started
+from paddle_operator.cli.watch import Terms, attend
+from paddle_operator.client import manifests
+from paddle_operator.client.manifests import CannotBeUsed, Document
+from paddle_operator.client.submit import UNDER_WAY, apply_beside, placed, submit
+from paddle_operator.embedded.overrides import Wishes, check_devices, check_images, register
+from paddle_operator.embedded.state import NAMESPACE
+from paddle_operator.embedded.target import Target, connection_to
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import AlreadyExists
-from paddle_operator.plan.kinds import PADDLE_JOBS
+from paddle_operator.plan.job_view import PADDLE_JOBS
 
 STDIN = "-"
 
@@ -85,12 +86,12 @@ def prepared(
 ) -> Order:
     """What the file says, with what the command line changes. Raises CannotBeUsed."""
     source = "standard input" if file == STDIN else file
-    job, beside = documents.parted(documents.read(text_of(file), source), source)
-    job = documents.with_settings(job, settings)
+    job, beside = manifests.parted(manifests.read(text_of(file), source), source)
+    job = manifests.with_settings(job, settings)
     if name:
         job = {**job, "metadata": {**job["metadata"], "name": name}}
     if cpu:
-        job, left_out = documents.on_cpu(job)
+        job, left_out = manifests.on_cpu(job)
         if left_out:
             say(f"--cpu leaves out: {', '.join(left_out)}")
     return Order(job, beside, wishes, seconds)
@@ -110,7 +111,7 @@ def text_of(file: str) -> str:
 async def _run(target: Target, order: Order, *, detach: bool, dry_run: bool) -> int:
     if target.is_embedded:
         namespace = order.job["metadata"].get("namespace") or target.namespace or NAMESPACE
-        images = documents.images_of(order.job)
+        images = manifests.images_of(order.job)
         check_devices(order.job)
         register(target.state, order.wishes, namespace, images)
         check_images(target.state, images)
@@ -139,7 +140,7 @@ async def _cluster(target: Target, *, detach: bool) -> AsyncIterator[Client]:
             say("the cluster stays up: paddlejob down ends it")
             yield client
     else:
-        from paddle_operator.cli.embedded import cluster
+        from paddle_operator.embedded.cluster import cluster
 
         async with cluster(target.state) as served, Client(connection_to(served)) as client:
             yield client
@@ -153,5 +154,5 @@ async def _rehearse(target: Target, order: Order) -> int:
         await apply_beside(client, every[:-1], dry_run=True)
         with suppress(AlreadyExists):  # what it says has been judged before its name was
             await client.create(PADDLE_JOBS, every[-1], strict=True, dry_run=True)
-    say("\n---\n".join(show.as_yaml(each) for each in every))
+    say("\n---\n".join(tables.as_yaml(each) for each in every))
     return COMPLETED

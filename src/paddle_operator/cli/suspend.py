@@ -6,18 +6,18 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import MANAGER, Phase
-from paddle_operator.cli.documents import CannotBeUsed
-from paddle_operator.cli.exits import COMPLETED, FAILED, NOT_YET, REFUSED
-from paddle_operator.cli.fate import told_of_gone
-from paddle_operator.cli.follow import Claim, Follower
+from paddle_operator.cli.deleted_job import told_of_gone
+from paddle_operator.cli.exit_codes import COMPLETED, FAILED, NOT_YET, REFUSED
+from paddle_operator.cli.job_progress import Scene, reason_of
+from paddle_operator.cli.live_view import Headlines, say, warn
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.cli.scene import Scene, reason_of
-from paddle_operator.cli.screens import Headlines, say, warn
-from paddle_operator.cli.target import Target
+from paddle_operator.client.job_watcher import Claim, Follower
+from paddle_operator.client.manifests import CannotBeUsed
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")]
 

@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import Phase
-from paddle_operator.cli.ahead import tries_told
+from paddle_operator.cli.deadline_text import tries_told
+from paddle_operator.cli.deleted_job import CODE_OF, told_of_gone
 from paddle_operator.cli.durations import duration_in_words
-from paddle_operator.cli.exits import NOT_YET
-from paddle_operator.cli.fate import CODE_OF, told_of_gone
-from paddle_operator.cli.follow import Follower, Silent
+from paddle_operator.cli.exit_codes import NOT_YET
+from paddle_operator.cli.job_progress import reason_of, seconds_of
+from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.cli.scene import reason_of, seconds_of
-from paddle_operator.cli.screens import say, warn
-from paddle_operator.cli.target import Target
+from paddle_operator.client.job_watcher import Follower, Silent
+from paddle_operator.embedded.target import Target
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.kinds import PADDLE_JOBS, job_view
-from paddle_operator.plan.views import Job
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 
 @with_target

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND, PaddleJobStatus, Phase
-from paddle_operator.controllers import figures
-from paddle_operator.controllers.ports import PortBlocks
+from paddle_operator.controllers import metrics
+from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.controller import Controller
@@ -23,23 +23,24 @@ from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Inva
 from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource, T
-from paddle_operator.kube.queue import Lane, Queue
-from paddle_operator.plan.groups import POD_GROUPS, GroupView, PodGroup, group_view
-from paddle_operator.plan.job import Surroundings, plan
-from paddle_operator.plan.kinds import PADDLE_JOBS, StoredJob, kept_view
-from paddle_operator.plan.names import POD_NAME_LABEL, ROLE_LABEL
-from paddle_operator.plan.views import (
+from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, News, Patch, Write
+from paddle_operator.plan.children import (
     NAME_TAKEN,
     Children,
     ChildView,
     Job,
+    JobPlan,
     PodView,
     Refusal,
     child_view,
     leaving_view,
     pod_view,
 )
-from paddle_operator.plan.writes import Create, Delete, DeleteAll, News, Patch, Plan, Write
+from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, kept_view
+from paddle_operator.plan.metadata import POD_NAME_LABEL, ROLE_LABEL
+from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, PodGroup, group_view
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,7 @@ class PaddleJobs:
         self._ports = ports or PortBlocks.of(self._settings.port_range)
         self._ports.heed(self.jobs.store)
         self._ports.on_return(self._look_at)
-        figures.JOBS.heed(self.jobs.store, self.pods.store)
+        metrics.JOBS.heed(self.jobs.store, self.pods.store)
         self._memory: dict[str, Memory] = {}
         self._writing = 0  # jobs whose writes are on their way
         self._creating = 0  # pods that are on their way
@@ -265,19 +266,19 @@ class PaddleJobs:
         self.jobs.wrote(await self._client.merge(PADDLE_JOBS, job.key, body, subresource="status"))
         memory.status_written_at = self._clock.now()
 
-    def _count(self, job: Job, desired: Plan, memory: Memory) -> None:
+    def _count(self, job: Job, desired: JobPlan, memory: Memory) -> None:
         if desired.restart_cause:
-            figures.count_restart(desired.restart_cause)
+            metrics.count_restart(desired.restart_cause)
         before, after, now = job.status.phase, desired.status.phase, self._clock.now()
         if before == after:
             return
         if memory.phase_since:
-            figures.count_phase(before, (now - memory.phase_since).total_seconds())
+            metrics.count_phase(before, (now - memory.phase_since).total_seconds())
         memory.phase_since = now
         if after in (Phase.COMPLETED, Phase.FAILED):
-            figures.count_end(after)
+            metrics.count_end(after)
 
-    async def _carry_out(self, job: Job, desired: Plan, memory: Memory) -> None:
+    async def _carry_out(self, job: Job, desired: JobPlan, memory: Memory) -> None:
         """Wave after wave; within one, several at a time; none where somebody else has a name that is needed."""
         for kind, key in desired.claims:
             if not await self._is_free(kind, key, job, memory):

@@ -16,15 +16,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from paddle_operator.kube import metrics
-from paddle_operator.kube.channel import Lost, Reply
-from paddle_operator.kube.channels import CannotConnect, Channels, ProxyRefused, Way
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.kube.connection import Connection
-from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
-from paddle_operator.kube.failures import foreign, refused, unreachable
-from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
-from paddle_operator.kube.pace import Pace
-from paddle_operator.kube.wire import (
+from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.connection_pool import CannotConnect, Channels, ProxyRefused, Way
+from paddle_operator.kube.decoding import (
     Page,
     Unreadable,
     read_changes,
@@ -33,6 +28,11 @@ from paddle_operator.kube.wire import (
     read_one,
     read_page,
 )
+from paddle_operator.kube.error_messages import foreign, refused, unreachable
+from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
+from paddle_operator.kube.http_connection import Lost, Reply
+from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
+from paddle_operator.kube.watch_throttle import Pace
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from typing import Generic
 
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.errors import Conflict, Fenced, KubeError
-from paddle_operator.kube.logs import about
+from paddle_operator.kube.log_format import about
 from paddle_operator.kube.metrics import ControllerMetrics
-from paddle_operator.kube.queue import Closed, K, Queue
+from paddle_operator.kube.work_queue import Closed, K, Queue
 
 log = logging.getLogger(__name__)
 

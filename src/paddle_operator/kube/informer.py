@@ -14,12 +14,12 @@ from typing import Any, Generic, cast
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import EVERYTHING, IDLE_SECONDS, PAGE_SIZE, Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
+from paddle_operator.kube.decoding import Unreadable
 from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, Silent, Status, refusal
 from paddle_operator.kube.metrics import InformerMetrics
 from paddle_operator.kube.objects import Added, Bookmark, Change, Deleted, Error, Key, Modified, Resource, T
-from paddle_operator.kube.queue import Lane
 from paddle_operator.kube.store import Relist, Store, V
-from paddle_operator.kube.wire import Unreadable
+from paddle_operator.kube.work_queue import Lane
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Any
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.events import Recorder
+from paddle_operator.kube.health_server import Protection, serving
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.lease import Elector, LostLease
-from paddle_operator.kube.logs import debug_or_back
-from paddle_operator.kube.serving import Protection, serving
+from paddle_operator.kube.leader_election import Elector, LostLease
+from paddle_operator.kube.log_format import debug_or_back
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.queue import Lane
+from paddle_operator.kube.work_queue import Lane
 
 
 class Stored(Protocol):

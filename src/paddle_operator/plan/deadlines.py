@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from paddle_operator.plan.failure import Verdict
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.exit_codes import Verdict
+from paddle_operator.plan.observed import World
 from paddle_operator.plan.status import ACCEPTED, RUNNING, is_true, said
-from paddle_operator.plan.views import Job
-from paddle_operator.plan.world import World
 
 
 def active_since(job: Job, now: datetime) -> datetime:

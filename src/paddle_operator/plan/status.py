@@ -6,10 +6,10 @@ from datetime import datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Reference, Role, RoleStatus
-from paddle_operator.plan.names import JOB_UID_LABEL, ROLE_LABEL
-from paddle_operator.plan.network import has_no_ipv4
-from paddle_operator.plan.views import Job, PodView
-from paddle_operator.plan.world import World
+from paddle_operator.plan.children import Job, PodView
+from paddle_operator.plan.endpoints import has_no_ipv4
+from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL
+from paddle_operator.plan.observed import World
 
 MOST_REFERENCES = 16  # of a role: a status stays under 16 KB however many pods there are
 LONGEST_MESSAGE = 1024  # bytes

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.kube.client import Client
-from paddle_operator.local.apiserver.server import ApiServer
-from paddle_operator.local.kinds.builtin import KINDS
+from paddle_operator.local.apiserver.http_server import ApiServer
+from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from testbed.clock import FakeClock
 from tests.local.apiserver.running import TOKEN, client_of
 

@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.apiserver.http_server import ApiServer
 
 TOKEN = "a-token"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.connection import PlainConnection
+from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import KubeError, Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from tests.conftest import say
@@ -23,8 +23,8 @@ WRITERS = 8
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from paddle_operator.local.kinds.builtin import KINDS
-from paddle_operator.local.apiserver.server import ApiServer
+from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.http_server import ApiServer
 
 async def main():
     async with ApiServer(Path(sys.argv[1]), KINDS, token=sys.argv[2]) as server:

@@ -13,13 +13,13 @@ import pytest
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.clock import SystemClock
 from paddle_operator.local.apiserver.answers import Answer
-from paddle_operator.local.apiserver.api import Api, Request
-from paddle_operator.local.apiserver.patches import JSON, MERGE, STRATEGIC
-from paddle_operator.local.apiserver.refusals import Refusal
-from paddle_operator.local.apiserver.requests import target_of
-from paddle_operator.local.kinds.builtin import KINDS
-from paddle_operator.local.kinds.custom import kind_of
-from paddle_operator.local.kinds.kind import nothing_more
+from paddle_operator.local.apiserver.api_errors import Refusal
+from paddle_operator.local.apiserver.handlers import Api, Request
+from paddle_operator.local.apiserver.patch.json_patch import JSON, MERGE, STRATEGIC
+from paddle_operator.local.apiserver.request_info import target_of
+from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
+from paddle_operator.local.apiserver.scheme.kind import nothing_more
 from tests.conftest import say
 
 TRIES = 4000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddle_operator.local.apiserver.refusals import Refusal
+from paddle_operator.local.apiserver.api_errors import Refusal
 from paddle_operator.local.apiserver.selectors import field_test, label_test
 
 

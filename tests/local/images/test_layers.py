@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from paddle_operator.local.images.image_config import CannotObey, recipe
 from paddle_operator.local.images.layers import layer, mounts
-from paddle_operator.local.images.recipe import CannotObey, recipe
 from tests.local.image_folders import a_folder
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.local.container import DEFAULT_PATH, Mount, StartError
+from paddle_operator.local.cri import DEFAULT_PATH, Mount, StartError
 from paddle_operator.local.sandbox.sandbox import (
     LocalSandbox,
     NamespaceSandbox,
@@ -158,7 +158,7 @@ async def test_nothing_is_left_after_kill(sandbox: LocalSandbox, mark: str) -> N
 async def test_nothing_is_left_when_the_supervisor_is_killed(kind: str, mark: str) -> None:
     supervisor = f"""
 import asyncio, sys
-from paddle_operator.local.container import Command
+from paddle_operator.local.cri import Command
 from paddle_operator.local.sandbox.sandbox import *
 async def main():
     sandbox = {kind}
@@ -301,7 +301,7 @@ def test_a_read_only_mount_of_a_file_system_with_locked_flags_works(tmp_path: Pa
     script = f"""
 import asyncio, json
 from pathlib import Path
-from paddle_operator.local.container import Mount
+from paddle_operator.local.cri import Mount
 from paddle_operator.local.sandbox.sandbox import NamespaceSandbox
 from tests.local.containers import shell
 mount = Mount(Path({str(tmp_path)!r}), "/data", read_only=True)

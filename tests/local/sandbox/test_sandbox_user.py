@@ -10,7 +10,7 @@ from tests.local.containers import as_somebody, folder_of_somebody
 RUN = """
 import asyncio, json, os, shutil, tempfile
 from pathlib import Path
-from paddle_operator.local.container import Command, Mount
+from paddle_operator.local.cri import Command, Mount
 from paddle_operator.local.sandbox.sandbox import DEFAULT_PATH, machine_sandbox
 
 async def main():

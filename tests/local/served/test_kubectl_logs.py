@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.local.apiserver.server import ApiServer
-from paddle_operator.local.kinds import builtin
-from paddle_operator.local.logs import LogFiles
+from paddle_operator.local.apiserver.http_server import ApiServer
+from paddle_operator.local.apiserver.scheme import builtin
+from paddle_operator.local.container_logs import LogFiles
 from testbed.assets import Binaries
 from tests.local.served.conftest import TOKEN
 from tests.local.served.objects import a_pod

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from paddle_operator.local.kinds.kind import Manifest
+from paddle_operator.local.apiserver.scheme.kind import Manifest
 
 _encode = msgspec.json.Encoder().encode
 

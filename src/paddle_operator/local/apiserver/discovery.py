@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from paddle_operator.local.apiserver.documents import Document, Finder, as_document
-from paddle_operator.local.kinds.kind import Kind, Manifest
-from paddle_operator.local.kinds.kubernetes import data
+from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
+from paddle_operator.local.apiserver.scheme.openapi_definitions import data
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CHANGE = ("get", "patch", "update")

@@ -10,8 +10,8 @@ from typing import Any
 
 from paddle_operator.local.apiserver.discovery import by_group
 from paddle_operator.local.apiserver.documents import Document, Finder, as_document
-from paddle_operator.local.kinds.kind import Kind, Manifest, Schema
-from paddle_operator.local.kinds.kubernetes import CORE, DEFINITION, OBJECT_META, data, descriptions
+from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest, Schema
+from paddle_operator.local.apiserver.scheme.openapi_definitions import CORE, DEFINITION, OBJECT_META, data, descriptions
 
 ROOT = "/openapi/v3"
 

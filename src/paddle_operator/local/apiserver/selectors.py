@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paddle_operator.local.apiserver.refusals import bad_request
-from paddle_operator.local.kinds.kind import Manifest
+from paddle_operator.local.apiserver.api_errors import bad_request
+from paddle_operator.local.apiserver.scheme.kind import Manifest
 
 Texts = Mapping[str, str]
 Test = Callable[[Texts], bool]

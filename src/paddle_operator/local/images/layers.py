@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from paddle_operator.local.container import Mount
-from paddle_operator.local.images.recipe import CannotObey, Copy
+from paddle_operator.local.cri import Mount
+from paddle_operator.local.images.image_config import CannotObey, Copy
 
 # Folders that every base image has: an image adds to them and does not own them.
 _SHARED = frozenset(map(PurePosixPath, ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp")))  # noqa: S108

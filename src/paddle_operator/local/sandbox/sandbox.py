@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.local.container import DEFAULT_PATH, Command, StartError
-from paddle_operator.local.sandbox import inside
-from paddle_operator.local.sandbox.layout import steps
-from paddle_operator.local.sandbox.memory import MemoryGroup, MemoryGroups, NoGroups
+from paddle_operator.local.cri import DEFAULT_PATH, Command, StartError
+from paddle_operator.local.sandbox import init_process
+from paddle_operator.local.sandbox.cgroup import MemoryGroup, MemoryGroups, NoGroups
+from paddle_operator.local.sandbox.rootfs import steps
 
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _MOMENT = 0.005
@@ -56,10 +56,10 @@ class Contained:
         return 128 + 9 if self._code is None else self._code
 
     def terminate(self) -> None:
-        self._ask(inside.STOP)
+        self._ask(init_process.STOP)
 
     def kill(self) -> None:
-        self._ask(inside.KILL)
+        self._ask(init_process.KILL)
 
     def give_up(self) -> None:
         """The end of all orders, which a keeper understands even where it has not heard the first one whole."""
@@ -277,7 +277,7 @@ def _keeper_of(output: int, group: MemoryGroup | None) -> Contained:
 
 def _program() -> str:
     """inside.py, compiled where that is at hand: to compile it takes as long as all the rest of its start."""
-    source, compiled = inside.__file__, importlib.util.cache_from_source(inside.__file__)
+    source, compiled = init_process.__file__, importlib.util.cache_from_source(init_process.__file__)
     with suppress(OSError), open(compiled, "rb") as file:
         made_at = int(os.stat(source).st_mtime) & 0xFFFFFFFF
         if file.read(12)[4:] == bytes(4) + made_at.to_bytes(4, "little"):  # as the import system asks, PEP 552

@@ -1,0 +1,244 @@
+"""What the policies of a job's life must be: tries, deadlines, success, and who looks after it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paddle_operator.api.rules import Rule, absent, at, between
+from paddle_operator.api.spec import PaddleJobSpec, PodFailurePolicy, Role, SuccessRule
+
+MOST_SECONDS = 2**31 - 1
+MOST_RULES = 20
+HIGHEST_CODE = 255
+LONGEST_INDEXES = 9
+INDEXES = "^[0-9]{1,4}(-[0-9]{1,4})?$"
+LONGEST_MANAGER = 63
+MANAGER = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]+$"
+
+# Schemas of lists and texts: an API server allows CEL over them only where they have an end.
+POLICY_BOUNDS: dict[str, dict[str, object]] = {
+    "podFailurePolicy.rules": {"minItems": 1, "maxItems": MOST_RULES},
+    "podFailurePolicy.rules.items.onExitCodes.values": {"minItems": 1, "maxItems": HIGHEST_CODE},
+    "podFailurePolicy.rules.items.onExitCodes.values.items": {"minimum": 1, "maximum": HIGHEST_CODE},
+    "successPolicy.rules": {"minItems": 1, "maxItems": 1},
+    "successPolicy.rules.items.succeededIndexes": {"pattern": INDEXES, "maxLength": LONGEST_INDEXES},
+    "managedBy": {"pattern": MANAGER, "maxLength": LONGEST_MANAGER},
+}
+
+
+def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
+    """The same bounds for what was stored before there was a schema."""
+    if spec.pod_failure_policy:
+        yield from _failure_problems(spec.pod_failure_policy)
+    if spec.success_policy and len(spec.success_policy.rules) != 1:
+        yield f"spec.successPolicy.rules is a list of {len(spec.success_policy.rules)}, but must have one rule"
+    indexes = rule_of(spec).succeeded_indexes
+    if indexes and not _are_indexes(indexes):
+        fix = "be the index of a worker or a range of them, such as 0 or 0-3"
+        yield f'spec.successPolicy.rules[0].succeededIndexes is "{indexes[:80]}", but must {fix}'
+    manager = spec.managed_by
+    if manager and not is_manager(manager):
+        yield f'spec.managedBy is "{manager[:80]}", but must be a domain, a slash and a name: remove it'
+
+
+def is_manager(text: str) -> bool:
+    return len(text) <= LONGEST_MANAGER and re.fullmatch(MANAGER[1:-1], text) is not None
+
+
+def _failure_problems(policy: PodFailurePolicy) -> Iterator[str]:
+    path, rules = "spec.podFailurePolicy.rules", policy.rules
+    if not 1 <= len(rules) <= MOST_RULES:
+        yield f"{path} is a list of {len(rules)}, but must have from 1 to {MOST_RULES} rules"
+    for number, rule in enumerate(rules):
+        codes, where = rule.on_exit_codes.values, f"{path}[{number}].onExitCodes.values"
+        if not 1 <= len(codes) <= HIGHEST_CODE:
+            yield f"{where} is a list of {len(codes)}, but must have from 1 to {HIGHEST_CODE} codes"
+        for place, code in enumerate(codes):
+            if not 1 <= code <= HIGHEST_CODE:
+                yield f"{where}[{place}] is {code}, but a failed container's code is from 1 to {HIGHEST_CODE}"
+
+
+def _are_indexes(text: str) -> bool:
+    return len(text) <= LONGEST_INDEXES and re.fullmatch(INDEXES[1:-1], text) is not None
+
+
+# Tries
+
+BACKOFF_LIMIT = between("spec.backoffLimit", 0, MOST_SECONDS, f"must be from 0 to {MOST_SECONDS}: remove it for none")
+ELASTIC_IS_NOT_COUNTED = Rule[PaddleJobSpec](
+    field="spec.backoffLimit",
+    cel="!has(self.backoffLimit) || !has(self.elastic) || self.elastic == 0",
+    holds=lambda spec: spec.backoff_limit is None or not spec.is_elastic,
+    fix="elastic ranks end and come back whenever their number changes: remove it, and bound the job with "
+    "spec.activeDeadlineSeconds, or remove spec.elastic",
+)
+FAILURE_POLICY_NEEDS_A_LIMIT = Rule[PaddleJobSpec](
+    field="spec.podFailurePolicy",
+    cel="!has(self.podFailurePolicy) || has(self.backoffLimit)",
+    holds=lambda spec: spec.pod_failure_policy is None or spec.backoff_limit is not None,
+    fix="it chooses among failures that are tried again: add spec.backoffLimit, or remove it",
+    says="without spec.backoffLimit",
+    values=lambda _: (),
+    cel_values="",
+)
+
+
+def restart_policy_of(spec: PaddleJobSpec, role: Role) -> str:
+    """As written; a template that was stored before there was a schema may be anything."""
+    part = spec.roles.get(role)
+    pod = part.template.get("spec") if part else None
+    return str(pod.get("restartPolicy") or "") if isinstance(pod, dict) else ""
+
+
+def kubelet_does_not_hide_codes(role: Role) -> Rule[PaddleJobSpec]:
+    path = f"{role}.template.spec.restartPolicy"
+    return Rule(
+        field=f"spec.{path}",
+        cel=f"!has(self.podFailurePolicy) || {absent(path)} || self.{path} == '' || self.{path} == 'Never'",
+        holds=lambda spec: spec.pod_failure_policy is None or restart_policy_of(spec, role) in ("", "Never"),
+        fix="a container that kubelet starts again shows spec.podFailurePolicy no exit code: remove it, or write Never",
+        says='"%s"',
+        values=lambda spec: (restart_policy_of(spec, role),),
+        cel_values=f"self.{path}",
+    )
+
+
+# Deadlines
+
+ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MOST_SECONDS, "must be at least 1: remove it for none")
+START_DEADLINE = between("spec.startDeadlineSeconds", 1, MOST_SECONDS, "must be at least 1: remove it for none")
+START_IS_FIRST = Rule[PaddleJobSpec](
+    field="spec.startDeadlineSeconds",
+    cel="!has(self.startDeadlineSeconds) || !has(self.activeDeadlineSeconds) || "
+    "self.startDeadlineSeconds < self.activeDeadlineSeconds",
+    holds=lambda spec: (
+        spec.start_deadline_seconds is None
+        or spec.active_deadline_seconds is None
+        or spec.start_deadline_seconds < spec.active_deadline_seconds
+    ),
+    fix="would never come first: make it less than spec.activeDeadlineSeconds, or remove it",
+)
+TIME_TO_LIVE = between("spec.ttlSecondsAfterFinished", 0, MOST_SECONDS, "cannot be negative: remove it to keep the job")
+
+# Success
+
+RULE = "self.successPolicy.rules[0]"
+ENDS = f"{RULE}.succeededIndexes.split('-')"
+FIRST, LAST = f"int({ENDS}[0])", f"int({ENDS}[size({ENDS}) - 1])"
+# CEL's int() fails on what is no number, and then no status can be written: what was stored before is passed over.
+NO_INDEXES = f"!has({RULE}.succeededIndexes) || !{RULE}.succeededIndexes.matches('{INDEXES}')"
+NO_RULE = "!has(self.successPolicy) || size(self.successPolicy.rules) == 0"
+
+
+def rule_of(spec: PaddleJobSpec) -> SuccessRule:
+    return spec.success_policy.rules[0] if spec.success_policy and spec.success_policy.rules else SuccessRule()
+
+
+def workers_of(spec: PaddleJobSpec) -> int:
+    return spec.worker.replicas if spec.worker else 0
+
+
+def that_matter(spec: PaddleJobSpec) -> range:
+    """The workers that a success policy is about."""
+    text = rule_of(spec).succeeded_indexes
+    if not _are_indexes(text):
+        return range(workers_of(spec))
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+SUCCESS_NEEDS_WORKERS = Rule[PaddleJobSpec](
+    field="spec.successPolicy",
+    cel="!has(self.successPolicy) || has(self.worker)",
+    holds=lambda spec: spec.success_policy is None or spec.worker is not None,
+    fix="it chooses among workers: add spec.worker, or remove it",
+    says="without spec.worker",
+    values=lambda _: (),
+    cel_values="",
+)
+SUCCESS_SAYS_SOMETHING = Rule[PaddleJobSpec](
+    field="spec.successPolicy",
+    cel=f"{NO_RULE} || has({RULE}.succeededIndexes) || has({RULE}.succeededCount)",
+    holds=lambda spec: not (spec.success_policy and spec.success_policy.rules) or rule_of(spec) != SuccessRule(),
+    fix="a rule needs succeededIndexes, succeededCount or both: add one, or remove spec.successPolicy",
+    says="with an empty rule",
+    values=lambda _: (),
+    cel_values="",
+)
+WORKERS_EXIST = Rule[PaddleJobSpec](
+    field="spec.successPolicy.rules[0].succeededIndexes",
+    cel=f"{NO_RULE} || {NO_INDEXES} || !has(self.worker) || ({FIRST} <= {LAST} && {LAST} < self.worker.replicas)",
+    holds=lambda spec: (
+        not _are_indexes(rule_of(spec).succeeded_indexes)
+        or spec.worker is None
+        or (len(that_matter(spec)) > 0 and that_matter(spec).stop <= workers_of(spec))
+    ),
+    fix="must name workers that exist, counted from 0, the lowest first",
+    says='"%s" in a job of %d workers',
+    values=lambda spec: (rule_of(spec).succeeded_indexes, workers_of(spec)),
+    cel_values=f"{RULE}.succeededIndexes, self.worker.replicas",
+)
+ENOUGH_EXIST = Rule[PaddleJobSpec](
+    field="spec.successPolicy.rules[0].succeededCount",
+    cel=f"{NO_RULE} || !has({RULE}.succeededCount) || !has(self.worker) || ({RULE}.succeededCount >= 1 && "
+    f"{RULE}.succeededCount <= (!({NO_INDEXES}) ? {LAST} - {FIRST} + 1 : self.worker.replicas))",
+    holds=lambda spec: (
+        spec.worker is None or (count := rule_of(spec).succeeded_count) is None or 1 <= count <= len(that_matter(spec))
+    ),
+    fix="must be from 1 to the number of workers that matter",
+    values=lambda spec: (rule_of(spec).succeeded_count,),
+    cel_values=f"{RULE}.succeededCount",
+)
+
+POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (
+    BACKOFF_LIMIT,
+    ELASTIC_IS_NOT_COUNTED,
+    FAILURE_POLICY_NEEDS_A_LIMIT,
+    *(kubelet_does_not_hide_codes(role) for role in Role),
+    ACTIVE_DEADLINE,
+    START_DEADLINE,
+    START_IS_FIRST,
+    TIME_TO_LIVE,
+    SUCCESS_NEEDS_WORKERS,
+    SUCCESS_SAYS_SOMETHING,
+    WORKERS_EXIST,
+    ENOUGH_EXIST,
+)
+
+
+@dataclass(frozen=True)
+class Lasting:
+    """A text that stays as it was when the job was made, except perhaps while the job is suspended."""
+
+    field: str
+    fix: str
+    changes_while_suspended: bool = False
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.field} {self.fix}"
+
+    @property
+    def cel(self) -> str:
+        """Of a field that was left out, or whose parent was, the empty text is compared. One side has a known length,
+        as orValue has not: with two of those an API server takes the rule for endlessly long and refuses the CRD.
+        """
+        path = self.field.removeprefix("spec.")
+        free = "(has(self.suspend) && self.suspend) || " if self.changes_while_suspended else ""
+        before = f"oldSelf.?{path.replace('.', '.?')}.orValue('')"
+        return f"{free}({absent(self.field)} ? {before} == '' : self.{path} == {before})"
+
+    def problem(self, new: PaddleJobSpec, old: PaddleJobSpec) -> str | None:
+        free = self.changes_while_suspended and new.suspend
+        same = (at(new, self.field) or "") == (at(old, self.field) or "")
+        return None if free or same else self.sentence
+
+
+LASTING_FIELDS = (
+    Lasting("spec.managedBy", "cannot change: delete the job and make it again"),
+    Lasting(
+        "spec.schedulingPolicy.queue",
+        "cannot change while the job runs: suspend the job, change it, and resume the job",
+        changes_while_suspended=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""What Python users import: read manifests, submit jobs, watch them."""

@@ -1,0 +1,301 @@
+"""Credentials from a program: the exec plugins of a kubeconfig, client.authentication.k8s.io/v1 and v1beta1.
+
+A plugin may talk to a person, a browser or a cloud, so it runs only when it must: once for all who wait, and again when
+its credential expires or is refused.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import IO, Annotated
+
+import msgspec
+
+from paddle_operator.kube.clock import Clock
+from paddle_operator.kube.config.credentials import KeyPair, Proof, Secret, decode_secret
+from paddle_operator.kube.config.kubeconfig import Exec
+from paddle_operator.kube.errors import Misconfigured
+
+GROUP = "client.authentication.k8s.io"
+VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+MODES = ("Never", "IfAvailable", "Always")
+
+_LIMIT_SECONDS = 60.0
+_LIMIT_WITH_A_PERSON_SECONDS = 600.0  # a login in a browser, with a second factor, takes minutes
+_EARLY = timedelta(seconds=10)  # a request must not expire on its way
+_PAUSE_SECONDS = (
+    1.0  # between two runs: a plugin that fails, or whose credentials are born expired, is not run in a loop
+)
+_MOST_BYTES = 1 << 20
+_LINES, _LINE_CHARACTERS = 3, 200  # of what it said on stderr
+
+# What looks like a credential in a plugin's complaint. A path or a URL is long and mixed too, but starts after a slash.
+_SECRET_NAME = re.compile(r"token|secret|password|key", re.IGNORECASE)
+_TELLTALE = re.compile(
+    r"(?i:bearer)\s+\S+"
+    r"|(?i:token|secret|password|key)[\"']?(?:=\S+|\s*[=:]\s*(?=\S*\d)\S{8,})"
+    r"|eyJ\S+"
+    r"|(?<![\w/~.-])(?![/~.])(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])[\w+/=.~-]{32,}"
+)
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    token: Secret = Secret()
+    client_certificate_data: Secret = Secret()
+    client_key_data: Secret = Secret()
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+
+
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    status: _Status | None = None
+
+
+def stdin_is_terminal() -> bool:
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
+class ExecPlugin:
+    """The Credential that a program hands out."""
+
+    def __init__(
+        self,
+        settings: Exec,
+        owner: str,
+        clock: Clock,
+        environ: Mapping[str, str],
+        cluster_info: Callable[[], Mapping[str, object]] = dict,
+        has_terminal: Callable[[], bool] = stdin_is_terminal,
+    ) -> None:
+        """Raises Misconfigured if the settings alone are wrong; the program is not looked for yet."""
+        self._about = f'the exec plugin "{settings.command}" of {owner}'
+        self._settings = _checked(settings, owner)
+        self._clock = clock
+        self._environ = environ
+        self._cluster_info = cluster_info
+        self._has_terminal = has_terminal
+        self._one_at_a_time = asyncio.Lock()
+        self._proof: Proof | None = None
+        self._expires_at: datetime | None = None
+        self._ran_at = float("-inf")
+        self._failure = ""
+        self._refused = False  # the server did not believe what the last run gave
+
+    async def proof(self) -> Proof:
+        if self._proof is not None and not self._stale():
+            return self._proof
+        async with self._one_at_a_time:
+            if self._proof is not None and not self._stale():
+                return self._proof
+            if self._failure and self._just_ran():
+                raise Misconfigured(self._failure)  # those who waited for a run share its failure too
+            try:
+                status = self._unless_expired(await self._run())
+            except Misconfigured as problem:
+                self._failure = str(problem)
+                raise
+            finally:
+                self._ran_at = self._clock.monotonic()
+            self._failure = ""
+            self._proof, self._expires_at = self._proof_of(status), status.expiration_timestamp
+            return self._proof
+
+    async def renew(self, refused: Proof | None) -> bool:
+        if refused is None or refused is self._proof:
+            self._proof, self._refused = None, True
+        return True  # either forgotten just now, or somebody else has already put a newer one in its place
+
+    def _stale(self) -> bool:
+        if self._expires_at is None or self._just_ran():
+            return False
+        return self._clock.now() >= self._expires_at - _EARLY
+
+    def _unless_expired(self, status: _Status) -> _Status:
+        """A stamp in the past may be the fault of this machine's clock; where the server has said no, it is not."""
+        refused, self._refused = self._refused, False
+        if refused and status.expiration_timestamp and status.expiration_timestamp <= self._clock.now():
+            since = status.expiration_timestamp.isoformat(" ", "seconds")
+            raise Misconfigured(
+                f"{self._about} gave a credential that has expired at {since}, and the server refuses it: log in again"
+            )
+        return status
+
+    def _just_ran(self) -> bool:
+        return self._clock.monotonic() - self._ran_at < _PAUSE_SECONDS
+
+    async def _run(self) -> _Status:
+        interactive = self._interactive()
+        limit_seconds = _LIMIT_WITH_A_PERSON_SECONDS if interactive else _LIMIT_SECONDS
+        with _stderr() as complaints:
+            try:
+                async with asyncio.timeout(None) as limit:
+                    timer = self._clock.call_later(limit_seconds, lambda: limit.reschedule(0))
+                    try:
+                        code, output = await self._output(interactive, complaints)
+                    finally:
+                        timer.cancel()
+            except TimeoutError:
+                late = f"{self._about} was killed, since it had not finished after {limit_seconds:.0f} s"
+                raise Misconfigured(f"{late}: run it by hand to see why") from None
+            if code != 0:
+                words = self._without_secrets(_last_words(complaints))
+                end = f"exited {code}" if code > 0 else f"was ended by signal {-code}"
+                advice = f"{words}; log in again, or run it by hand" if words else "run it by hand to see why"
+                raise Misconfigured(f"{self._about} {end}: {advice}")
+        return self._status_in(output)
+
+    async def _output(self, interactive: bool, complaints: IO[bytes]) -> tuple[int, bytes]:
+        path = shutil.which(self._settings.command, path=self._environ.get("PATH"))
+        if path is None:
+            raise Misconfigured(self._missing("is not there"))
+        command = [path, *self._settings.args]
+        try:
+            async with _started(command, self._variables(interactive), interactive, complaints) as (process, stdout):
+                output = b""
+                while chunk := await stdout.read(_MOST_BYTES):
+                    output += chunk
+                    if len(output) > _MOST_BYTES:
+                        raise Misconfigured(
+                            f"{self._about} does not stop printing: run it by hand to see what it prints"
+                        )
+                return await process.wait(), output
+        except OSError as problem:
+            raise Misconfigured(self._missing(f"cannot be started ({problem.strerror})")) from None
+
+    def _missing(self, fault: str) -> str:
+        hint = " ".join(self._settings.install_hint.split())
+        return f"{self._about} {fault}: {hint or 'install it, or correct the command in the kubeconfig'}"
+
+    def _interactive(self) -> bool:
+        mode = self._settings.interactive_mode or "IfAvailable"
+        terminal = mode != "Never" and self._has_terminal()
+        if mode == "Always" and not terminal:
+            raise Misconfigured(
+                f"{self._about} wants to ask a person, but there is no terminal: run it where there is one"
+            )
+        return terminal
+
+    def _variables(self, interactive: bool) -> dict[str, str]:
+        spec: dict[str, object] = {"interactive": interactive}
+        if self._settings.provide_cluster_info:
+            spec["cluster"] = self._cluster_info()
+        request = {"kind": "ExecCredential", "apiVersion": self._settings.api_version, "spec": spec}
+        own = {variable.name: variable.value.reveal() for variable in self._settings.env}
+        return {**self._environ, **own, "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
+
+    def _without_secrets(self, words: str) -> str:
+        for variable in self._settings.env:
+            if variable.value and _SECRET_NAME.search(variable.name):
+                words = words.replace(variable.value.reveal(), "…")
+        return _TELLTALE.sub("…", words)
+
+    def _status_in(self, output: bytes) -> _Status:
+        try:
+            answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=decode_secret)
+        except msgspec.ValidationError as problem:
+            raise Misconfigured(
+                f"{self._about} printed no proper ExecCredential: {problem}; update the plugin"
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Misconfigured(
+                f"{self._about} printed no JSON, but {len(output)} bytes of something else: run it by hand to see what"
+            ) from None
+        if answer.kind != "ExecCredential":
+            raise Misconfigured(f'{self._about} printed the kind "{answer.kind[:40]}", not ExecCredential: update it')
+        if answer.api_version != self._settings.api_version:
+            raise Misconfigured(
+                f'{self._about} answered in apiVersion "{answer.api_version[:60]}": write that into the kubeconfig, '
+                f"where {self._settings.api_version} stands, or update the plugin"
+            )
+        status = answer.status or _Status()
+        if not (status.token or status.client_certificate_data or status.client_key_data):
+            raise Misconfigured(f"{self._about} gave neither a token nor a certificate: log in again")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise Misconfigured(f"{self._about} gave only one of certificate and key: update the plugin")
+        return status
+
+    def _proof_of(self, status: _Status) -> Proof:
+        token = Secret(status.token.reveal().strip()) if status.token else None
+        if not status.client_certificate_data:
+            return Proof(token)
+        origin = f"the client certificate from {self._about}"
+        return Proof(token, KeyPair(status.client_certificate_data, status.client_key_data, origin))
+
+
+def _checked(settings: Exec, owner: str) -> Exec:
+    field = f"the exec section of {owner}"
+    if not settings.command:
+        raise Misconfigured(f"{field} has no command: name the program to run")
+    if settings.api_version not in VERSIONS:
+        raise Misconfigured(
+            f'{field} has the apiVersion "{settings.api_version}", but only {" and ".join(VERSIONS)} exist today: '
+            "update the plugin, and write the kubeconfig anew"
+        )
+    if settings.api_version == VERSIONS[0] and not settings.interactive_mode:
+        raise Misconfigured(f"{field} has no interactiveMode, which {VERSIONS[0]} demands: add IfAvailable")
+    if settings.interactive_mode and settings.interactive_mode not in MODES:
+        raise Misconfigured(
+            f'{field} has the interactiveMode "{settings.interactive_mode}": use one of {", ".join(MODES)}'
+        )
+    return settings
+
+
+@asynccontextmanager
+async def _started(
+    command: list[str], variables: Mapping[str, str], interactive: bool, complaints: IO[bytes]
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
+    """A running program and what it prints; leaving before it has ended kills it with all that it has started."""
+    loop = asyncio.get_running_loop()
+    stdout = asyncio.StreamReader()
+    reading, writing = os.pipe()  # our own pipe can be closed though a child of the plugin still holds its other end
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(reading, "rb", 0))
+    try:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env=variables,
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=None if _a_person_watches() else complaints,
+                start_new_session=not interactive,  # so that it can be killed with its children, and cannot prompt
+            )
+        finally:
+            os.close(writing)
+        try:
+            yield process, stdout
+        except BaseException:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL) if interactive else os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise
+    finally:
+        pipe.close()
+
+
+def _a_person_watches() -> bool:
+    """Whether our stderr is a terminal: then a plugin may say there which page to open and which code to type."""
+    return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+
+def _stderr() -> IO[bytes]:
+    """A file, not a pipe: a helper that the plugin leaves running may hold it open as long as it likes."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:  # a read-only container: the plugin may still work, and its words are only for an error
+        return open(os.devnull, "w+b")
+
+
+def _last_words(complaints: IO[bytes]) -> str:
+    """The end of what a plugin said on stderr, as one line."""
+    complaints.seek(0, os.SEEK_END)
+    complaints.seek(max(0, complaints.tell() - 4096))
+    lines = [line.strip() for line in complaints.read().decode(errors="replace").splitlines() if line.strip()]
+    return " / ".join(line[:_LINE_CHARACTERS] for line in lines[-_LINES:])

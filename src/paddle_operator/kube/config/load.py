@@ -1,0 +1,291 @@
+"""Where is the API server, and who are we to it: from inside a pod or from a kubeconfig, as kubectl would answer.
+
+The order is controller-runtime's: what the caller names, KUBECONFIG, the pod's service account, ~/.kube/config.
+"""
+
+import asyncio
+import base64
+import binascii
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from paddle_operator.kube.clock import Clock, SystemClock
+from paddle_operator.kube.config import kubeconfig
+from paddle_operator.kube.config.credentials import (
+    Credential,
+    Inline,
+    Proof,
+    Secret,
+    Source,
+    Standing,
+    WatchedFile,
+    printable,
+)
+from paddle_operator.kube.config.exec_plugin import GROUP, ExecPlugin
+from paddle_operator.kube.config.kubeconfig import Chosen, Cluster, Entry, User
+from paddle_operator.kube.config.proxy import checked_proxy, environment_proxy, is_http_url
+from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.tls import BlindTrust, Contexts, Trust
+from paddle_operator.kube.errors import Misconfigured
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_CLOCK = SystemClock()
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_HEADER_NAME = "!#$&'*+-.^_`|~"  # what a header's name may hold besides letters and digits
+
+
+def load(
+    path: Path | None = None,
+    context: str | None = None,
+    *,
+    directory: Path = SERVICE_ACCOUNT,
+    environ: Mapping[str, str] = os.environ,
+    clock: Clock = _CLOCK,
+) -> Connection:
+    """The connection that is meant where this program runs. Raises Misconfigured."""
+    if path or context or environ.get("KUBECONFIG"):
+        return from_kubeconfig(path, context, environ=environ, clock=clock)
+    in_pod = bool(environ.get("KUBERNETES_SERVICE_HOST"))
+    has_file = kubeconfig.default_path(environ).is_file()
+    if in_pod and (not has_file or (directory / "token").exists()):
+        return in_cluster(directory, environ=environ, clock=clock)
+    return from_kubeconfig(environ=environ, clock=clock)
+
+
+def in_cluster(
+    directory: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ, clock: Clock = _CLOCK
+) -> Connection:
+    """The connection of a pod's service account; its token and CA are followed when kubelet renews them."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise Misconfigured(
+            "this is no pod of a cluster, since KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: "
+            "name a kubeconfig instead"
+        )
+    token = WatchedFile(f"the service account's token {directory / 'token'}", directory / "token", clock)
+    authority = WatchedFile(f"the service account's CA {directory / 'ca.crt'}", directory / "ca.crt", clock)
+    for source in (token, authority):
+        try:
+            source.content()
+        except Misconfigured as problem:
+            raise Misconfigured(f"{problem} (is automountServiceAccountToken false?)") from None
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return ConfiguredConnection(
+        server=server,
+        namespace=environ.get("POD_NAMESPACE") or _text_of(directory / "namespace") or "default",
+        source="the service account of this pod",
+        proxy=environment_proxy(server, environ),
+        server_name=None,
+        contexts=Contexts(Trust(authority)),
+        credential=Standing(token),
+    )
+
+
+def from_kubeconfig(
+    path: Path | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    clock: Clock = _CLOCK,
+) -> Connection:
+    """The connection of one context, the current one unless named. Raises Misconfigured; no plugin is run yet."""
+    chosen = kubeconfig.read(path, environ).choose(context)
+    namespace = chosen.context.value.namespace or "default"
+    if not _NAMESPACE.fullmatch(namespace):
+        raise Misconfigured(f'{chosen.context} has the namespace "{namespace}": use small letters, digits and dashes')
+    server = _server(chosen)
+    authority = _authority(chosen.cluster, clock)
+    proxy_url = chosen.cluster.value.proxy_url.reveal()
+    proxy = (
+        checked_proxy(proxy_url, f"proxy-url of {chosen.cluster}") if proxy_url else environment_proxy(server, environ)
+    )
+    return ConfiguredConnection(
+        server=server,
+        namespace=namespace,
+        source=f'context "{chosen.context.name}" of {kubeconfig.home_relative(chosen.context.file)}',
+        proxy=proxy,
+        server_name=chosen.cluster.value.tls_server_name or None,
+        contexts=Contexts(BlindTrust() if chosen.cluster.value.insecure_skip_tls_verify else Trust(authority)),
+        credential=_credential(chosen, server, authority, environ, clock),
+        impersonation=_impersonation(chosen.user),
+    )
+
+
+class ConfiguredConnection:
+    """A Connection whose parts come from files, variables or a plugin; its repr shows none of them."""
+
+    def __init__(
+        self,
+        *,
+        server: str,
+        namespace: str,
+        source: str,
+        proxy: str | None,
+        server_name: str | None,
+        contexts: Contexts,
+        credential: Credential,
+        impersonation: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.server = server
+        self.namespace = namespace
+        self.source = source
+        self.proxy = proxy
+        self.server_name = server_name
+        self._contexts = contexts
+        self._credential = credential
+        self._impersonation = impersonation
+        self._headers: tuple[Proof, CIMultiDictProxy[str]] | None = None
+        # Many requests may be refused at once, and a new token may be there before the last of them asks for one: what
+        # a task was given tells whether the newest has been refused, or only an older one.
+        self._given: WeakKeyDictionary[asyncio.Task[object], Proof] = WeakKeyDictionary()
+
+    async def tls(self) -> ssl.SSLContext | None:
+        if self.server.startswith("http://"):
+            return None
+        proof = await self._credential.proof()
+        return self._contexts.context(proof.pair)
+
+    async def headers(self) -> Mapping[str, str]:
+        """A multidict: an impersonated user's groups are one header each."""
+        proof = await self._credential.proof()
+        if task := asyncio.current_task():
+            self._given[task] = proof
+        if self._headers is None or self._headers[0] is not proof:
+            self._headers = (proof, CIMultiDictProxy(self._headers_for(proof)))
+        return self._headers[1]
+
+    async def renew(self) -> bool:
+        task = asyncio.current_task()
+        return await self._credential.renew(self._given.get(task) if task else None)
+
+    def _headers_for(self, proof: Proof) -> CIMultiDict[str]:
+        headers = CIMultiDict(self._impersonation)
+        if proof.token:
+            token = proof.token.reveal()
+            if not printable(token):
+                raise Misconfigured(
+                    f"the token for {self.source} has a line break or a control character: store it anew"
+                )
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+
+def _server(chosen: Chosen) -> str:
+    cluster = chosen.cluster.value
+    url = cluster.server
+    if not url:
+        raise Misconfigured(f"{chosen.cluster} has no server: set it to the API server's URL")
+    if "://" not in url:  # kubectl takes a bare host too, and TLS for granted where a field speaks of it
+        speaks_tls = (
+            cluster.certificate_authority or cluster.certificate_authority_data or cluster.insecure_skip_tls_verify
+        )
+        url = f"{'https' if speaks_tls else 'http'}://{url}"
+    if "@" in url:
+        raise Misconfigured(f"the server of {chosen.cluster} has a user in its URL: use a token instead")
+    if not is_http_url(url):
+        raise Misconfigured(f'the server "{url}" of {chosen.cluster} is no URL to us: write it as https://host:port')
+    return url.rstrip("/")
+
+
+def _authority(entry: Entry[Cluster], clock: Clock) -> Source | None:
+    cluster = entry.value
+    data = Secret(cluster.certificate_authority_data)
+    authority = _source("certificate-authority", entry, data, cluster.certificate_authority, clock)
+    if authority and cluster.insecure_skip_tls_verify:
+        raise Misconfigured(f"{entry} has both a certificate authority and insecure-skip-tls-verify: remove one")
+    return authority
+
+
+def _source(field: str, entry: Entry[Cluster] | Entry[User], data: Secret, path: str, clock: Clock) -> Source | None:
+    """What `<field>-data` holds, else the file that `<field>` names: data wins, as with kubectl."""
+    if not data:
+        return WatchedFile(f"{field} {path} of {entry}", Path(path), clock) if path else None
+    origin = f"{field}-data of {entry}"
+    try:
+        text = base64.b64decode("".join(data.reveal().split()), validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        raise Misconfigured(f"{origin} is not base64: encode it with base64 -w0") from None
+    return Inline(origin, Secret(text))
+
+
+def _credential(
+    chosen: Chosen, server: str, authority: Source | None, environ: Mapping[str, str], clock: Clock
+) -> Credential:
+    entry, user = chosen.user, chosen.user.value
+    if user.auth_provider:
+        raise Misconfigured(
+            f'{entry} uses the auth-provider "{user.auth_provider.name}", which Kubernetes has removed: '
+            "log in again with your provider's exec plugin"
+        )
+    token = _token(entry, clock)
+    certificate = _source(
+        "client-certificate", entry, Secret(user.client_certificate_data), user.client_certificate, clock
+    )
+    key = _source("client-key", entry, user.client_key_data, user.client_key, clock)
+    if certificate and not key:
+        raise Misconfigured(f"{entry} has a client certificate without its key: set client-key or client-key-data")
+    if user.exec and not token:  # a token is meant to save the run of a plugin, says client-go
+        if certificate:
+            raise Misconfigured(f"{entry} has both a client certificate and an exec plugin: remove one")
+        return ExecPlugin(user.exec, str(entry), clock, environ, lambda: _cluster_info(chosen, server, authority))
+    if user.username and not token and not certificate:
+        raise Misconfigured(
+            f"{entry} has a username and a password, which no API server takes since Kubernetes 1.19: "
+            "use a token, a client certificate or an exec plugin"
+        )
+    return Standing(token, certificate, key)
+
+
+def _token(entry: Entry[User], clock: Clock) -> Source | None:
+    user = entry.value
+    token = Secret(user.token.reveal().strip())
+    if user.token_file:  # the file wins while it can be read, so says kubeconfig's reference
+        return WatchedFile(f"tokenFile {user.token_file} of {entry}", Path(user.token_file), clock, token or None)
+    return Inline(f"the token of {entry}", token) if token else None
+
+
+def _cluster_info(chosen: Chosen, server: str, authority: Source | None) -> dict[str, object]:
+    """What a plugin is told about the cluster if it asks for that."""
+    cluster = chosen.cluster.value
+    text = authority.content().reveal() if authority else ""
+    config = next((item.extension for item in cluster.extensions if item.name == f"{GROUP}/exec"), None)
+    info = {
+        "server": server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(text.encode()).decode(),
+        "proxy-url": cluster.proxy_url.reveal(),
+        "disable-compression": cluster.disable_compression,
+        "config": config,
+    }
+    return {field: value for field, value in info.items() if value}
+
+
+def _impersonation(entry: Entry[User]) -> tuple[tuple[str, str], ...]:
+    user = entry.value
+    headers = [("Impersonate-User", user.impersonate)] if user.impersonate else []
+    headers += [("Impersonate-Uid", user.impersonate_uid)] if user.impersonate_uid else []
+    headers += [("Impersonate-Group", group) for group in user.impersonate_groups]
+    for key, values in user.impersonate_extra.items():
+        name = quote(key, safe=_HEADER_NAME)
+        headers += [(f"Impersonate-Extra-{name}", value) for value in values]
+    if headers and not user.impersonate:
+        raise Misconfigured(f"{entry} has as-uid, as-groups or as-user-extra without a user: set the field as, too")
+    if not all(printable(value) for _, value in headers):
+        raise Misconfigured(f"{entry} impersonates a name with a line break or a control character: remove that")
+    return tuple(headers)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,1 @@
+"""Checks objects against the schemas and rules of their kinds."""

@@ -1,1 +1,0 @@
-"""The node of the local cluster: what a kubelet and a scheduler do, with processes for containers."""

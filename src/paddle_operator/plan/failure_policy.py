@@ -1,0 +1,95 @@
+"""Is a failure worth another try, does it count, and when is the next one?
+
+One failure counts once: whatever else falls over with it is of the same attempt. The count is written down together
+with what it leads to (the number of the attempt, or the UIDs that are replaced), so that no crash counts it twice.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus
+from paddle_operator.plan.children import PodView
+from paddle_operator.plan.exit_codes import is_victim
+from paddle_operator.plan.observed import World
+
+BAD_COMMAND_LINE = 2
+FIRST_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=6)
+
+
+def blamed(world: World) -> list[PodView]:
+    """The pods that failed by themselves; where there are none, their victims."""
+    return [pod for pod in world.failed if not is_victim(pod)] or world.failed
+
+
+def action_for(spec: PaddleJobSpec, pod: PodView) -> FailureAction:
+    if spec.backoff_limit is None:  # as the Go operator has it, but for elastic ranks, which may come and go
+        return FailureAction.IGNORE if spec.is_elastic and pod.disrupted else FailureAction.FAIL_JOB
+    if pod.disrupted:
+        return FailureAction.IGNORE
+    bad_command = not pod.failed_container and pod.exit_code == BAD_COMMAND_LINE
+    return rule_for(spec, pod) or (FailureAction.FAIL_JOB if bad_command else FailureAction.COUNT)
+
+
+def rule_for(spec: PaddleJobSpec, pod: PodView) -> FailureAction | None:
+    """What the user's own rules say of the container that trains; the first that fits decides."""
+    code = None if pod.failed_container else pod.exit_code
+    for rule in spec.pod_failure_policy.rules if spec.pod_failure_policy and code is not None else ():
+        if (code in rule.on_exit_codes.values) is (rule.on_exit_codes.operator is ExitCodeOperator.IN):
+            return rule.action
+    return None
+
+
+def charge_of(world: World, pods: list[PodView]) -> int:
+    """How many of these failures count."""
+    return sum(action_for(world.spec, pod) is FailureAction.COUNT for pod in pods)
+
+
+def is_disruption(world: World) -> bool:
+    """A pod was taken away: what its peers then ended with, whatever their codes, is of that."""
+    return world.spec.backoff_limit is not None and any(pod.disrupted for pod in world.failed)
+
+
+def restarted_by_kubelet(world: World) -> int:
+    """Where restartPolicy is OnFailure or Always, containers come back by themselves, and that is a try as well."""
+    return by_kubelet(world, world.pods())
+
+
+def by_kubelet(world: World, pods: Iterable[PodView]) -> int:
+    return sum(pod.restarts for pod in pods) if world.spec.backoff_limit is not None else 0
+
+
+def used(world: World) -> int:
+    """How many tries are used up, kubelet's among them."""
+    return world.job.status.restarts + restarted_by_kubelet(world)
+
+
+def kept(world: World) -> int:
+    """How many stay used up while the job rests. Kubelet tries on until its pods are gone: more than all it cannot."""
+    limit = world.spec.backoff_limit
+    return used(world) if limit is None else max(world.job.status.restarts, min(used(world), limit))
+
+
+def exhausted(world: World, charge: int) -> bool:
+    """Whether the limit does not allow this. Kubelet does not ask before it tries: as in batch/v1, its last allowed try
+    is the one that reaches the limit.
+    """
+    limit = world.spec.backoff_limit
+    if limit is None:
+        return False
+    too_many = charge > 0 and used(world) + charge > limit
+    return too_many or (restarted_by_kubelet(world) > 0 and used(world) >= max(limit, 1))
+
+
+def pause_before(number: int) -> timedelta:
+    """10 s before the first try that counts, then twice as long each time, at most 6 minutes."""
+    return min(FIRST_PAUSE * (1 << min(number - 1, 10)), LONGEST_PAUSE)
+
+
+def next_attempt(charged: int, restarts: int, now: datetime) -> datetime | None:
+    return (now + pause_before(restarts)).replace(microsecond=0) if charged else None
+
+
+def paused_until(status: PaddleJobStatus, now: datetime) -> datetime | None:
+    """While this is ahead, no pod is made."""
+    return status.next_attempt_time if status.next_attempt_time and now < status.next_attempt_time else None

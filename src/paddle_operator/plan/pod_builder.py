@@ -1,0 +1,147 @@
+"""A role's template becomes pods. What the user wrote stays as written; ours is added where nothing stands."""
+
+import base64
+from typing import Any
+
+from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
+from paddle_operator.kube.objects import Manifest
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.endpoints import owner_of, ports_of
+from paddle_operator.plan.metadata import (
+    ATTEMPT,
+    CONTRACT,
+    JOB_UID_LABEL,
+    POD_NAME_LABEL,
+    REPLICAS,
+    ROLE_ANNOTATION,
+    ROLE_LABEL,
+    pod_name,
+)
+from paddle_operator.plan.pod_template import accelerated, main_container, restart_policy
+from paddle_operator.plan.rendezvous_env import Contract, own_variables
+from paddle_operator.plan.scheduling_policy import VOLCANO, annotations_of
+
+HOSTS_KEY = "hosts"
+HOSTS_VOLUME = "paddle-hosts"
+
+
+class PodMaker:
+    """The pods of one role. All that they share is made once; 5,000 pods differ in a name and an index."""
+
+    def __init__(self, job: Job, role: Role, wanted: RoleSpec, *, etcd: str = "", gang: bool = False) -> None:
+        self._job = job
+        self._role = role
+        self._etcd = etcd
+        self._gang = gang
+        self._metadata: dict[str, Any] = wanted.template.get("metadata") or {}
+        self._spec = self._completed(wanted.template["spec"])
+        self._main = main_container(self._spec)
+        main = self._spec["containers"][self._main]
+        self._accelerated = accelerated(main)
+        self._env: list[dict[str, Any]] = main.get("env") or []
+        self._written = {each["name"] for each in self._env}
+
+    def pod(self, index: int) -> Manifest:
+        job, role, name = self._job, self._role, pod_name(self._job.key, self._role, index)
+        labels = {POD_NAME_LABEL: name, ROLE_LABEL: str(role), JOB_UID_LABEL: job.uid}
+        annotations = {ROLE_ANNOTATION: str(role), ATTEMPT: str(job.status.attempt)}
+        if self._gang:
+            annotations |= annotations_of(job, role)
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": job.key.namespace,
+            "labels": {**(self._metadata.get("labels") or {}), **labels},
+            "annotations": {**(self._metadata.get("annotations") or {}), **annotations},
+            "ownerReferences": [owner_of(job)],
+        }
+        if finalizers := self._metadata.get("finalizers"):
+            metadata["finalizers"] = finalizers
+        spec = {**self._spec, "containers": self._containers(index)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def _containers(self, index: int) -> list[dict[str, Any]]:
+        containers: list[dict[str, Any]] = list(self._spec["containers"])
+        ours = own_variables(self._job, self._role, index, accelerated=self._accelerated, etcd=self._etcd)
+        # POD_IP stands first where it is ours, since PADDLE_CURRENT_ENDPOINT refers to it.
+        env = [*self._env, *(each for each in ours if each["name"] not in self._written)]
+        containers[self._main] = {**containers[self._main], "env": env}
+        return containers
+
+    def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The template's spec with what every pod of the role needs."""
+        job_spec = self._job.spec
+        assert job_spec
+        main = main_container(spec)
+        container = dict(spec["containers"][main])
+        completed = {"restartPolicy": "Never", "enableServiceLinks": False} | spec
+        completed["restartPolicy"] = restart_policy(job_spec, self._role)
+        if self._gang:
+            completed["schedulerName"] = VOLCANO
+        if not job_spec.is_elastic:
+            barrier = {"configMapRef": {"name": self._job.key.name}}
+            container["envFrom"] = [barrier, *(container.get("envFrom") or ())]  # first, so that the user's own wins
+        if job_spec.intranet is Intranet.SERVICE:
+            container["ports"] = _with_port(container, {"containerPort": ports_of(self._job).of(self._role)})
+        if job_spec.intranet is Intranet.HOST:
+            completed = {"dnsPolicy": "ClusterFirstWithHostNet", **completed, "hostNetwork": True}
+            self._declare_ports(container)
+            if not job_spec.is_elastic:  # which have no barrier to take it from
+                self._mount_hosts(completed, container)
+        containers = [*spec["containers"]]
+        containers[main] = container
+        return {**completed, "containers": containers}
+
+    def _declare_ports(self, container: dict[str, Any]) -> None:
+        """So that the scheduler keeps two pods apart that would clash."""
+        ports = ports_of(self._job)
+        for port in [ports.of(self._role)] + ([ports.gloo] if self._role is Role.PS else []):
+            container["ports"] = _with_port(container, {"containerPort": port, "hostPort": port})
+
+    def _mount_hosts(self, spec: dict[str, Any], container: dict[str, Any]) -> None:
+        mounts = container.get("volumeMounts") or []
+        if any(each["mountPath"] == "/etc/hosts" for each in mounts):
+            return
+        mount = {"name": HOSTS_VOLUME, "mountPath": "/etc/hosts", "subPath": HOSTS_KEY, "readOnly": True}
+        container["volumeMounts"] = [*mounts, mount]
+        source = {"name": self._job.key.name, "items": [{"key": HOSTS_KEY, "path": HOSTS_KEY}]}
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": HOSTS_VOLUME, "configMap": source}]
+
+
+def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str, Any]]:
+    ports = list(container.get("ports") or ())
+    if any(each.get("containerPort") == port["containerPort"] for each in ports):
+        return ports
+    return [*ports, {**port, "protocol": "TCP"}]
+
+
+def config_map(job: Job, contract: Contract) -> Manifest:
+    """The barrier: no container of the job starts before it exists."""
+    assert job.spec
+    manifest: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": job.key.name,
+            "namespace": job.key.namespace,
+            "labels": {POD_NAME_LABEL: job.key.name},
+            "annotations": {
+                ATTEMPT: str(job.status.attempt),
+                REPLICAS: replicas_text(job.spec),
+                CONTRACT: contract.digest,
+            },
+            "ownerReferences": [owner_of(job)],
+        },
+        "data": dict(contract.variables),
+    }
+    if contract.hosts:  # as binary data, which envFrom does not make a variable of
+        manifest["binaryData"] = {HOSTS_KEY: _base64(contract.hosts)}
+    return manifest
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def replicas_text(spec: PaddleJobSpec) -> str:
+    """`ps=2,worker=4`: for how many pods a barrier was written."""
+    return ",".join(f"{role}={wanted.replicas}" for role, wanted in spec.roles.items())

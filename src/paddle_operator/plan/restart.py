@@ -1,0 +1,150 @@
+"""Another try: of the whole job, or of a pod that can come back by itself.
+
+Containers read their addresses once, at the start, and Paddle's ranks meet once: so mostly it is the whole job.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from paddle_operator.api.paddlejob import FailureAction, Phase, RoleStatus
+from paddle_operator.kube.writes import News, Plan
+from paddle_operator.plan.children import JobPlan, PodView
+from paddle_operator.plan.endpoints import Endpoints
+from paddle_operator.plan.exit_codes import Verdict, cause_of, told
+from paddle_operator.plan.failure_policy import (
+    action_for,
+    blamed,
+    by_kubelet,
+    charge_of,
+    exhausted,
+    is_disruption,
+    next_attempt,
+    paused_until,
+    restarted_by_kubelet,
+    rule_for,
+    used,
+)
+from paddle_operator.plan.finish import fail
+from paddle_operator.plan.metadata import pod_name
+from paddle_operator.plan.observed import World, stands_alone
+from paddle_operator.plan.pod_builder import replicas_text
+from paddle_operator.plan.status import RUNNING, base, condition, with_conditions, with_counts
+
+Reason = tuple[str, str]
+"""Why pods are replaced: one of failure, disruption, lost and replicas, for figures; and a sentence."""
+REPLACED_AT_ONCE = 64  # a status stays small; the others are seen to when these are gone
+
+
+def stale(world: World, known: Endpoints | None) -> Reason | None:
+    """Why the pods that run can no longer find each other; containers read their addresses once, at the start."""
+    if world.spec.is_elastic or not world.released:
+        return None
+    written = world.barrier.replicas if world.barrier else ""
+    if written and written != replicas_text(world.spec):
+        return "replicas", f"replicas changed from {written} to {replicas_text(world.spec)}"
+    if not written and any(pod.name not in world.places for pod in world.leftovers):  # the Go operator noted no number
+        return "replicas", f"replicas changed to {replicas_text(world.spec)}"
+    if world.lost:
+        role, index = world.lost[0]
+        more = f" and {len(world.lost) - 1} more" if len(world.lost) > 1 else ""
+        return "lost", f"{pod_name(world.job.key, role, index)}{more} vanished"
+    if world.barrier and world.barrier.contract and known and known.digest != world.barrier.contract:
+        return "lost", "a pod has another address than at the start"
+    return None
+
+
+def fatal(world: World) -> Verdict | None:
+    """Why a failure is not worth another try, whatever is left of the limit."""
+    ends = [pod for pod in blamed(world) if action_for(world.spec, pod) is FailureAction.FAIL_JOB]
+    if not ends or is_disruption(world):
+        return None
+    cause = cause_of(ends)
+    if rule_for(world.spec, cause) is FailureAction.FAIL_JOB:
+        return Verdict("PodFailurePolicy", f"{told(cause)}; spec.podFailurePolicy ends the job", cause)
+    return Verdict("PodFailed", told(cause), cause)
+
+
+def worn_out(world: World) -> Verdict | None:
+    """Kubelet has tried as often as the job may."""
+    if not exhausted(world, 0):
+        return None
+    times = restarted_by_kubelet(world)
+    return Verdict("BackoffLimitExceeded", f"containers were started again {times} times; {_limit(world)}")
+
+
+def _limit(world: World) -> str:
+    return f"spec.backoffLimit is {world.spec.backoff_limit}"
+
+
+def have_to_wait(world: World) -> bool:
+    """Whether those that failed alone come after those that are being replaced already: the status has no more room."""
+    return apart(world, blamed(world)) and not room_for(world)
+
+
+def apart(world: World, pods: list[PodView]) -> bool:
+    return all(stands_alone(world.spec, *world.places[pod.name]) for pod in pods)
+
+
+def room_for(world: World) -> int:
+    leaving = sum(pod.uid in world.job.status.replacing for pod in world.leftovers)
+    return max(0, REPLACED_AT_ONCE - leaving)
+
+
+def try_again(world: World, now: datetime) -> JobPlan:
+    """Everybody, since Paddle's ranks meet once; only where a pod can come back by itself, that pod alone."""
+    culprits = blamed(world)
+    cause = cause_of([pod for pod in culprits if pod.disrupted] or culprits)
+    alone = apart(world, culprits)
+    culprits = culprits[: room_for(world)] if alone else culprits
+    charge = charge_of(world, culprits)
+    if not alone:
+        charge = 0 if is_disruption(world) else min(charge, 1)
+    reason = ("disruption" if cause.disrupted else "failure", told(cause))
+    if exhausted(world, charge):
+        return fail(world, Verdict("BackoffLimitExceeded", f"{told(cause)}; {_limit(world)}", cause), now)
+    if alone:
+        return replace_alone(world, culprits, reason, charge, now)
+    return restart(world, reason, now, charge)
+
+
+def replace_alone(world: World, pods: list[PodView], reason: Reason, charge: int, now: datetime) -> JobPlan:
+    """Their UIDs are written down with what they cost: the next pass deletes them, and no crash counts them again."""
+    status = base(world, now)
+    restarts = status.restarts + charge + by_kubelet(world, pods)
+    again_at = next_attempt(charge, restarts, now) or paused_until(status, now)  # another one's pause is not cut short
+    who = "it alone is" if len(pods) == 1 else f"{len(pods)} pods alone are"
+    message = f"{reason[1]}: {who} made again{when_told(again_at)}"
+    held = condition(world.job, RUNNING, False, "Replacing", message, now)
+    status = msgspec.structs.replace(
+        status,
+        restarts=restarts,
+        next_attempt_time=again_at,
+        replacing=(*status.replacing, *(pod.uid for pod in pods)),
+        conditions=with_conditions(status.conditions, held),
+    )
+    return Plan(status, news=(News("Replacing", message, warning=True),), restart_cause=reason[0])
+
+
+def when_told(again_at: datetime | None) -> str:
+    return f" at {again_at:%H:%M:%S} UTC" if again_at else ""
+
+
+def restart(world: World, reason: Reason, now: datetime, charge: int = 0) -> JobPlan:
+    """A new attempt: all pods are replaced, so that all ranks agree. The next pass does it; this one writes it down."""
+    nobody = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
+    restarts = used(world) + charge
+    again_at = next_attempt(charge, restarts, now)
+    message = f"{reason[1]}: all pods are replaced{when_told(again_at)}, so that all ranks agree"
+    held = condition(world.job, RUNNING, False, "Restarting", message, now)
+    status = msgspec.structs.replace(
+        nobody,
+        phase=Phase.RESTARTING,
+        attempt=nobody.attempt + 1,
+        attempt_time=now.replace(microsecond=0),
+        restarts=restarts,
+        next_attempt_time=again_at,
+        replacing=(),
+        conditions=with_conditions(nobody.conditions, held),
+    )
+    return Plan(status, news=(News("Restarting", message, warning=True),), restart_cause=reason[0])

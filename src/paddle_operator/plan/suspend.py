@@ -1,0 +1,62 @@
+"""A job that rests: it keeps its name, its ports and its history, and nothing of it runs."""
+
+from datetime import datetime
+
+import msgspec
+
+from paddle_operator.api.paddlejob import Phase, RoleStatus
+from paddle_operator.kube.writes import News, Plan
+from paddle_operator.plan.children import Job, JobPlan
+from paddle_operator.plan.clean_pod_policy import everything
+from paddle_operator.plan.deadlines import seconds_active
+from paddle_operator.plan.diff import waves
+from paddle_operator.plan.failure_policy import kept
+from paddle_operator.plan.observed import World
+from paddle_operator.plan.status import RUNNING, SUSPENDED, base, condition, is_true, said, with_conditions, with_counts
+
+
+def is_suspended(job: Job) -> bool:
+    told = said(job, SUSPENDED)
+    return told is not None and is_true(told)
+
+
+def suspend(world: World, now: datetime) -> JobPlan:
+    """Written down first, with a new attempt, so that no pod of before is ever taken for one of after; then it goes."""
+    job, children = world.job, world.children
+    message = f"spec.suspend is true: {'its pods are on their way out' if children.pods else 'no pod exists'}"
+    held = condition(job, SUSPENDED, True, "Suspended", message, now)
+    idle = condition(job, RUNNING, False, "Suspended", message, now)
+    status = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
+    status = msgspec.structs.replace(
+        status,
+        phase=Phase.SUSPENDED,
+        conditions=with_conditions(status.conditions, held, idle),
+        next_attempt_time=None,
+        replacing=(),
+    )
+    if is_suspended(job):
+        return Plan(status, waves(everything(job, children)))
+    had_pods = bool(children.pods or children.config_maps or children.services)
+    status = msgspec.structs.replace(
+        status,
+        attempt=status.attempt + had_pods,
+        restarts=kept(world),  # kubelet's tries would be forgotten with the pods
+        active_seconds=seconds_active(job, now),
+        active_since=None,
+    )
+    return Plan(status, news=(News("Suspended", message),))
+
+
+def resume(job: Job, now: datetime) -> JobPlan:
+    message = "spec.suspend is no longer true: the job starts afresh"
+    held = condition(job, SUSPENDED, False, "Resumed", message, now)
+    idle = condition(job, RUNNING, False, "Resumed", message, now)  # or it would go on saying that it is suspended
+    status = msgspec.structs.replace(
+        job.status,
+        phase=Phase.PENDING,
+        observed_generation=job.metadata.generation,
+        start_time=None,
+        active_since=now.replace(microsecond=0),
+        conditions=with_conditions(job.status.conditions, held, idle),
+    )
+    return Plan(status, news=(News("Resumed", message),))

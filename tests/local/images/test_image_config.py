@@ -1,0 +1,164 @@
+from pathlib import Path
+
+import pytest
+
+from paddle_operator.local.cri import DEFAULT_PATH
+from paddle_operator.local.images.dockerfile import DockerfileError
+from paddle_operator.local.images.image_config import CannotObey, Recipe, recipe
+from paddle_operator.local.images.run_instructions import pip_commands
+
+
+def read(folder: Path, text: str, known: dict[str, Recipe] | None = None, **build_arguments: str) -> Recipe:
+    (folder / "Dockerfile").write_text(text)
+    return recipe(folder / "Dockerfile", build_arguments, (known or {}).get)
+
+
+def pip(folder: Path, *lines: str) -> list[tuple[str, ...]]:
+    return calls_of_pip(read(folder, "\n".join(["FROM a", *lines])))
+
+
+def calls_of_pip(made: Recipe) -> list[tuple[str, ...]]:
+    return [command.arguments for run in made.runs for command in pip_commands(run)]
+
+
+def test_variables_of_arg_and_env_are_expanded_in_order(tmp_path: Path) -> None:
+    text = 'FROM a\nARG V=1\nENV A=$V B="x y" C=z\\ w\nENV D $A$B\nENV PATH=/opt/bin:$PATH\n'
+    made = read(tmp_path, f"{text}WORKDIR /app/$A\nWORKDIR deep\n", V="2")
+    assert made.environment == {"A": "2", "B": "x y", "C": "z w", "D": "2x y", "PATH": f"/opt/bin:{DEFAULT_PATH}"}
+    assert made.working_directory == "/app/2/deep"
+
+
+def test_an_arg_before_from_is_for_from_and_has_to_be_named_again(tmp_path: Path) -> None:
+    made = read(tmp_path, "ARG V=3.11\nARG W=x\nFROM python:$V-slim\nARG V\nENV A=$V B=$W\n")
+    assert made.base == "python:3.11-slim"
+    assert made.environment == {"A": "3.11", "B": ""}
+
+
+def test_a_build_argument_that_is_not_declared_changes_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path, "FROM a\nENV A=$V\n", V="2").environment == {"A": ""}
+
+
+def test_an_image_built_on_another_has_its_files_variables_and_lines_below_its_own(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    base = read(tmp_path / "base", "FROM python:3.11\nRUN pip install a\nENV A=1 B=1\nWORKDIR /app\nCMD x\nCOPY f .\n")
+    made = read(tmp_path, 'FROM base\nRUN pip install b\nENV B=2\nENTRYPOINT ["y"]\n', {"base": base})
+    assert made.base == "python:3.11"
+    assert made.environment == {"A": "1", "B": "2"}
+    assert calls_of_pip(made) == [("install", "a"), ("install", "b")]
+    assert (made.entrypoint, made.command) == (("y",), ())  # an ENTRYPOINT takes the CMD of below away
+    assert made.copies[0].context == tmp_path / "base"
+
+
+def test_an_entrypoint_keeps_the_cmd_of_its_own_file_in_either_order(tmp_path: Path) -> None:
+    for text in ('CMD ["a"]\nENTRYPOINT ["b"]', 'ENTRYPOINT ["b"]\nCMD ["a"]'):
+        made = read(tmp_path, f"FROM a\n{text}\n")
+        assert (made.entrypoint, made.command) == (("b",), ("a",))
+
+
+def test_the_last_stage_counts_and_may_stand_on_an_earlier_one(tmp_path: Path) -> None:
+    made = read(tmp_path, "FROM a AS first\nENV A=1\nFROM b AS other\nENV B=1\nFROM first\nENV C=1\n")
+    assert (made.base, made.environment) == ("a", {"A": "1", "C": "1"})
+
+
+@pytest.mark.parametrize(
+    ("line", "sources", "target"),
+    [
+        ("COPY a /b", ("a",), "/b"),
+        ("COPY a b /c", ("a", "b"), "/c/"),
+        ("ADD a /b/", ("a",), "/b/"),
+        ("COPY . .", (".",), "/work/"),
+        ("COPY a ./x", ("a",), "/work/x"),
+        ('COPY ["a b", "/c"]', ("a b",), "/c"),
+    ],
+)
+def test_where_files_go(tmp_path: Path, line: str, sources: tuple[str, ...], target: str) -> None:
+    (copy,) = read(tmp_path, f"FROM x\nWORKDIR /work\n{line}\n").copies
+    assert (copy.sources, copy.target, copy.unpacks) == (sources, target, line.startswith("ADD"))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("COPY --from=build /x /y", "not --from an image"),
+        ("ADD https://example.com/x /y", "https://example.com/x is not a file of its own folder"),
+        ('SHELL ["bash"]', "SHELL needs a container engine"),
+        ("ONBUILD RUN x", "ONBUILD needs a container engine"),
+    ],
+)
+def test_a_line_that_cannot_be_obeyed_is_named_with_its_place(tmp_path: Path, line: str, sentence: str) -> None:
+    with pytest.raises(CannotObey, match=sentence) as refused:
+        read(tmp_path, f"FROM a\n\n{line}\n")
+    assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:3: {line.split()[0]}")
+
+
+def test_a_line_before_from_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DockerfileError, match="ENV stands before FROM"):
+        read(tmp_path, "ENV A=1\nFROM a\n")
+
+
+def test_what_is_read_and_not_followed_is_noted(tmp_path: Path) -> None:
+    made = read(tmp_path, "FROM a\nUSER me\nEXPOSE 80\nLABEL x=y\nVOLUME /data\nHEALTHCHECK --interval=5s CMD x\n")
+    assert made.notes == (
+        "Dockerfile:2: USER is read and not followed",
+        "Dockerfile:5: VOLUME is read and not followed",
+    )
+
+
+# RUN lines
+
+
+def test_the_user_guides_lines_come_to_one_call_of_pip(tmp_path: Path) -> None:
+    found = pip(
+        tmp_path,
+        "RUN apt update && apt install -y python3 python3-dev python3-pip",
+        "RUN python3 -m pip install paddlepaddle==2.0.0 -i https://mirror.example/pypi/simple",
+    )
+    assert found == [("install", "paddlepaddle==2.0.0", "-i", "https://mirror.example/pypi/simple")]
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments"),
+    [
+        ("pip install a && pip3 install b; pip3.11 install c", [("a",), ("b",), ("c",)]),
+        ("pip install --no-cache-dir --user -rx.txt --constraint=y.txt", [("-r", "x.txt", "--constraint", "y.txt")]),
+        ("pip install 'a>=1,<2' \"b[c]\"", [("a>=1,<2", "b[c]")]),
+        ("pip install a==${V}", [("a==2",)]),
+        ("/usr/bin/python3.11 -m pip install a", [("a",)]),
+        ("apt-get install -y ca-certificates python3-venv && rm -rf /var/lib/apt/lists/*", []),
+        ("pip install a && rm -rf /root/.cache/pip && pip cache purge", [("a",)]),
+    ],
+)
+def test_what_pip_is_asked_for(tmp_path: Path, line: str, arguments: list[tuple[str, ...]]) -> None:
+    assert pip(tmp_path, "ARG V=2", f"RUN {line}") == [("install", *words) for words in arguments]
+
+
+def test_a_list_form_of_run_is_understood(tmp_path: Path) -> None:
+    assert pip(tmp_path, 'RUN ["pip", "install", "a"]') == [("install", "a")]
+
+
+def test_a_setting_of_pip_goes_into_the_environment_and_not_into_the_users_home(tmp_path: Path) -> None:
+    assert pip(tmp_path, "RUN pip config set global.index-url https://mirror.example/simple") == [
+        ("config", "--site", "set", "global.index-url", "https://mirror.example/simple")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("apt-get install -y python3 libgomp1", "`apt-get install -y python3 libgomp1` needs a container engine"),
+        ("make install", "`make install` needs a container engine"),
+        ("pip install a>=1", "> needs a shell: put the requirement in quotes"),
+        ("pip install a | cat", "| needs a shell"),
+        ("pip install $(cat x)", "$(…) needs a shell"),
+        ("pip uninstall a", "of pip only install and config set are, not uninstall"),
+        ("pip install -e .", "-e ties the environment to a folder"),
+        ("pip install --target /x a", "--target installs outside of the environment"),
+        ("rm -rf /usr", "`rm -rf /usr` needs a container engine"),
+        ("X=1 pip install a", "set X=1 with ENV instead"),
+    ],
+)
+def test_any_other_run_line_is_refused_by_its_name(tmp_path: Path, line: str, why: str) -> None:
+    with pytest.raises(CannotObey) as refused:
+        pip(tmp_path, f"RUN {line}")
+    assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:2: RUN {line} cannot be obeyed: ")
+    assert why in str(refused.value)

@@ -1,0 +1,254 @@
+"""What is made, patched and deleted, in which order, and what is left for a later pass."""
+
+import msgspec
+import pytest
+
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.kube.writes import Create
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.diff import FEW, MOST_AT_ONCE
+from paddle_operator.plan.metadata import CONTRACT
+from paddle_operator.plan.paddlejob import plan
+from tests.support.jobs import (
+    ETCD,
+    SECONDS,
+    T0,
+    a_barrier,
+    a_job,
+    a_pod,
+    a_refusal,
+    a_service,
+    all_held_back,
+    all_pods,
+    all_services,
+    creates,
+    deletes,
+    held_back,
+    patches,
+    running,
+    scaled,
+    told_so,
+    why_not_running,
+    writes_of,
+)
+
+# Creation
+
+
+def test_everything_is_made_at_once_services_first_then_a_role_after_the_other() -> None:
+    job = a_job(ps=2, workers=2, heter=1, intranet="Service")
+    desired = plan(job, Children(), T0)
+    assert [[(each.kind, each.key.name) for each in wave if isinstance(each, Create)] for wave in desired.waves] == [
+        [
+            (SERVICES, name)
+            for name in ("mnist-ps-0", "mnist-ps-1", "mnist-worker-0", "mnist-worker-1", "mnist-heter-0")
+        ],
+        [(PODS, "mnist-ps-0"), (PODS, "mnist-ps-1")],
+        [(PODS, "mnist-worker-0"), (PODS, "mnist-worker-1")],
+        [(PODS, "mnist-heter-0")],
+    ]
+
+
+def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
+    """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
+    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).children_first
+    assert not plan(a_job(workers=FEW + 1), Children(), T0).children_first
+    known = a_job(workers=2)
+    known = told_so(known, plan(known, Children(), T0).status)
+    assert not plan(known, Children(), T0).children_first
+    assert not plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).children_first
+
+
+def test_what_is_there_is_not_made_again() -> None:
+    job = a_job(workers=3)
+    assert creates(plan(job, Children((a_pod(job, "worker", 1, phase="Pending"),)), T0)) == [
+        "mnist-worker-0",
+        "mnist-worker-2",
+    ]
+
+
+def test_a_job_that_runs_costs_nothing() -> None:
+    for intranet in ("PodIP", "Service", "Host"):
+        job = a_job(ps=1, workers=2, intranet=intranet, host_port=35000)
+        status = plan(job, running(job), T0).status
+        desired = plan(told_so(job, status), running(job), T0 + 600 * SECONDS)
+        assert desired.status == status
+        assert (desired.waves, desired.news, desired.wake_at) == ((), (), None)
+
+
+def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
+    job = a_job(ps=MOST_AT_ONCE + 100, workers=2)
+    first = plan(job, Children(), T0)
+    assert creates(first) == [f"mnist-ps-{index}" for index in range(MOST_AT_ONCE)]
+    pods = all_pods(job, phase="Pending")[:MOST_AT_ONCE]
+    assert creates(plan(job, Children(pods), T0)) == [
+        *(f"mnist-ps-{index}" for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 100)),
+        "mnist-worker-0",
+        "mnist-worker-1",
+    ]
+
+
+def test_a_role_that_is_just_made_at_once_keeps_the_next_one_not_back() -> None:
+    job = a_job(ps=MOST_AT_ONCE, workers=1)
+    assert creates(plan(job, Children(), T0))[-1] == "mnist-worker-0"
+
+
+def test_services_are_made_in_parts_as_well() -> None:
+    job = a_job(workers=MOST_AT_ONCE + 1, intranet="Service")
+    assert len(creates(plan(job, Children(), T0), SERVICES)) == MOST_AT_ONCE
+
+
+# The barrier
+
+
+def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
+    job = a_job(workers=3)
+    pods = (
+        held_back(job, "worker", 0),
+        held_back(job, "worker", 1),
+        a_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
+    )
+    desired = plan(job, Children(pods), T0)
+    digest = a_barrier(job).contract
+    assert creates(desired) == ["mnist"]
+    assert patches(desired) == {
+        f"mnist-worker-{index}": {"metadata": {"annotations": {CONTRACT: digest}}} for index in range(2)
+    }
+    assert isinstance(desired.waves[0][0], Create)  # the barrier comes before the waking
+
+
+def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> None:
+    job = a_job(workers=2)
+    barrier = a_barrier(job)
+    late = held_back(job, "worker", 1)
+    assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
+    woken = msgspec.structs.replace(late, woken_for=barrier.contract)
+    assert patches(plan(job, Children((a_pod(job, "worker", 0), woken), (barrier,)), T0)) == {}
+
+
+@pytest.mark.parametrize("waiting", ["", "ContainerCreating", "PodInitializing", "ImagePullBackOff"])
+def test_nobody_else_is_woken(waiting: str) -> None:
+    job = a_job(workers=1)
+    pod = held_back(job, "worker", 0, waiting=waiting)
+    assert patches(plan(job, Children((pod,)), T0)) == {}
+    assert patches(plan(job, Children((pod,), (a_barrier(job),)), T0)) == {}
+
+
+def test_a_barrier_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
+    job = a_job(workers=2, phase="Running", attempt=1)
+    desired = plan(job, Children(all_pods(job)), T0)
+    assert creates(desired) == ["mnist"]
+    assert (desired.status.phase, desired.status.attempt) == ("Running", 1)
+
+
+def test_a_pod_that_vanished_with_the_barrier_restarts_the_job() -> None:
+    """The others hold the address that it had."""
+    job = a_job(workers=2, phase="Running")
+    assert plan(job, Children(all_pods(job)[:1]), T0).status.attempt == 1
+
+
+# Scale, vanish, move: before the barrier
+
+
+def test_before_the_barrier_more_pods_are_just_made_and_fewer_just_deleted() -> None:
+    job = a_job(workers=3)
+    pods = all_pods(job, phase="Pending")
+    more = plan(scaled(job, worker=4), Children(pods), T0)
+    assert (creates(more), deletes(more)) == (["mnist-worker-3"], [])
+    fewer = plan(scaled(job, worker=1), Children(pods), T0)
+    assert (creates(fewer), deletes(fewer)) == ([], ["mnist-worker-2", "mnist-worker-1"])
+    assert fewer.status.attempt == more.status.attempt == 0
+
+
+def test_surplus_pods_go_the_highest_number_first() -> None:
+    job = a_job(workers=12)
+    desired = plan(scaled(job, worker=8), Children(all_pods(job, phase="Pending")), T0)
+    assert deletes(desired) == [f"mnist-worker-{index}" for index in (11, 10, 9, 8)]
+
+
+def test_before_the_barrier_a_pod_that_vanished_is_just_made_again() -> None:
+    job = a_job(workers=2)
+    desired = plan(job, Children(all_held_back(job)[:1]), T0)
+    assert creates(desired) == ["mnist-worker-1"]
+    assert desired.status.attempt == 0
+
+
+def test_a_pod_on_its_way_out_still_has_its_name() -> None:
+    job = a_job(workers=1)
+    desired = plan(job, Children(all_pods(job, phase="Pending", terminating=True)), T0)
+    assert writes_of(desired) == []
+    assert why_not_running(desired)[0] == "PodsLeaving"
+
+
+def test_the_services_of_surplus_pods_go_with_them() -> None:
+    job = a_job(workers=2, intranet="Service")
+    children = Children(all_pods(job, phase="Pending"), services=all_services(job))
+    assert deletes(plan(scaled(job, worker=1), children, T0), SERVICES) == ["mnist-worker-1"]
+
+
+def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() -> None:
+    job = a_job(workers=2)
+    leaving = a_service(job, "worker", 2, terminating=True)
+    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, ours=False), leaving)
+    assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
+
+
+# Refusals
+
+
+def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
+    early = plan(job, Children(refusals=(refusal,)), T0)
+    assert creates(early) == []  # the other one would be refused as well
+    assert early.wake_at == T0 + 4 * SECONDS
+    assert why_not_running(early)[0] == "QuotaExceeded"
+    in_time = plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS)
+    assert creates(in_time) == ["mnist-worker-0", "mnist-worker-1"]
+    assert in_time.wake_at is None
+
+
+def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
+    job = a_job(workers=3)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameTaken")
+    assert creates(plan(job, Children(refusals=(refusal,)), T0)) == ["mnist-worker-0", "mnist-worker-2"]
+
+
+def test_the_earliest_retry_wakes_us() -> None:
+    job = a_job(workers=3)
+    later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
+    assert plan(job, Children(refusals=later), T0).wake_at == T0 + 7 * SECONDS
+
+
+def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
+    job = a_job(workers=1, intranet="Service")
+    desired = plan(job, Children(refusals=(a_refusal(job, "services", "mnist-worker-0"),)), T0)
+    assert [each.kind for each in writes_of(desired) if isinstance(each, Create)] == [PODS]
+
+
+def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
+    assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
+    assert why_not_running(desired)[0] == "NameTaken"
+    assert desired.wake_at == refusal.retry_at
+    assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
+
+
+def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
+    """A ConfigMap of somebody else would let containers start with what it says."""
+    job = a_job(workers=2)
+    assert plan(job, Children(), T0).claims == ((CONFIG_MAPS, job.key),)
+    for children in (Children(all_pods(job, phase="Pending")), running(job)):
+        assert plan(job, children, T0).claims == ()
+    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).claims == ()
+
+
+def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
+    job = a_job(workers=2)
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    desired = plan(job, Children(refusals=(refusal,)), T0)
+    assert (writes_of(desired), desired.claims) == ([], ())
+    assert desired.wake_at == refusal.retry_at
+    assert len(creates(plan(job, Children(refusals=(refusal,)), refusal.retry_at))) == 2

@@ -1,0 +1,106 @@
+"""A new attempt replaces all pods; a pod on a node that is dead does not hold it up for ever."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from paddle_operator.kube.objects import PODS
+from paddle_operator.kube.writes import Delete
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.paddlejob import plan
+from tests.support.jobs import SECONDS, T0, a_job, a_pod, reasons, running, told_so, without, writes_of
+from tests.support.model import Model, a_life
+
+
+def stuck(*, job: str = "mnist", leaves_at: datetime | None = T0, **told: Any) -> tuple[Any, Children]:
+    """A job of whose last attempt one pod is still there, and was to be gone by then."""
+    again = a_job(job, workers=1, attempt=1, phase="Restarting")
+    pod = a_pod(again, "worker", 0, attempt=0, terminating=leaves_at is not None, leaves_at=leaves_at, **told)
+    return again, Children((pod,))
+
+
+def test_a_pod_that_a_dead_node_does_not_let_go_is_given_up_after_a_minute() -> None:
+    job, there = stuck()
+    early = plan(job, there, T0 + 59 * SECONDS)
+    assert (writes_of(early), early.wake_at) == ([], T0 + 60 * SECONDS)
+    late = plan(job, there, T0 + 60 * SECONDS)
+    (pod,) = there.pods
+    assert writes_of(late) == [Delete(PODS, pod.key, pod.uid, at_once=True)]
+    assert "NodeLost" in reasons(late)
+    note = next(each.note for each in late.news if each.reason == "NodeLost")
+    assert note == "mnist-worker-0 does not leave node-0: it is given up"
+
+
+def test_a_pod_that_has_ended_is_never_given_up_since_somebody_holds_it() -> None:
+    """A finalizer: there is no process any more, and its owner will take it off."""
+    for code in (0, 1):
+        job, there = stuck(exit_code=code)
+        desired = plan(job, there, T0 + 3600 * SECONDS)
+        assert not [each for each in writes_of(desired) if isinstance(each, Delete)]
+
+
+def test_a_pod_that_never_had_a_node_is_not_given_up_either() -> None:
+    job, there = stuck(phase="Pending")
+    desired = plan(job, there, T0 + 3600 * SECONDS)
+    assert (writes_of(desired), desired.wake_at, "NodeLost" in reasons(desired)) == ([], None, False)
+
+
+def test_pods_that_are_given_up_are_told_in_the_order_of_their_names() -> None:
+    job = a_job(workers=3, attempt=1, phase="Restarting")
+    pods = [a_pod(job, "worker", index, attempt=0, terminating=True, leaves_at=T0) for index in (2, 0, 1)]
+    news = plan(job, Children(tuple(pods)), T0 + 60 * SECONDS).news
+    lost = [each.note.split()[0] for each in news if each.reason == "NodeLost"]
+    assert lost == ["mnist-worker-0", "mnist-worker-1", "mnist-worker-2"]
+
+
+def test_a_pod_that_nobody_has_deleted_yet_gets_its_grace_first() -> None:
+    job, there = stuck(leaves_at=None)
+    (pod,) = there.pods
+    assert writes_of(plan(job, there, T0 + 3600 * SECONDS)) == [Delete(PODS, pod.key, pod.uid)]
+
+
+def test_a_life_with_a_dead_node_goes_on_by_itself() -> None:
+    life = a_life(a_job(workers=2))
+    lost = life.pods["mnist-worker-1"]
+    life.silent.add(lost.node)
+    life.deletes_pod("mnist-worker-1")  # as the taint manager does
+    life.wait(89)  # its grace of 30 s, and a minute
+    assert life.pods["mnist-worker-1"].uid == lost.uid
+    life.wait(1)
+    assert life.pods["mnist-worker-1"].uid != lost.uid
+    assert life.told.count("NodeLost") == 1
+    life.silent.clear()
+    life.all_run()
+    assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Running", 1, 0)
+
+
+def test_a_pod_of_this_attempt_is_never_given_up_before_it_is_a_leftover() -> None:
+    job = a_job(workers=1, phase="Running")
+    there = Children((a_pod(job, "worker", 0, terminating=True, leaves_at=T0, exit_code=0),), running(job).config_maps)
+    assert plan(job, there, T0 + 3600 * SECONDS).status.phase == "Completed"
+
+
+@pytest.mark.parametrize("limit", [None, 0, 3])
+def test_what_makes_addresses_untrue_costs_no_try(limit: int | None) -> None:
+    policies = {} if limit is None else {"backoffLimit": limit}
+    job = a_job(workers=3, phase="Running", restarts=0, policies=policies)
+    desired = plan(job, without(running(job), "mnist-worker-2"), T0)
+    assert (desired.status.attempt, desired.status.restarts, desired.status.next_attempt_time) == (1, 0, None)
+
+
+def test_the_time_of_an_earlier_pause_does_not_hold_a_later_restart() -> None:
+    job = a_job(workers=2, phase="Running", restarts=1, attempt=1, next_attempt_time=T0, policies={"backoffLimit": 3})
+    again = told_so(job, plan(job, without(running(job), "mnist-worker-1"), T0 + 99 * SECONDS).status)
+    assert len(writes_of(plan(again, Children(), T0 + 99 * SECONDS))) == 2
+
+
+def test_an_attempt_is_written_down_before_anything_of_it_is_done() -> None:
+    life = Model(a_job(workers=2, policies={"backoffLimit": 1}), Children(), T0)
+    life.all_run()
+    life.exits("mnist-worker-0", 1)
+    first = life.look()
+    assert (first.status.attempt, writes_of(first)) == (1, [])
+    second = life.look()
+    assert second.status.attempt == 1
+    assert writes_of(second)

@@ -1,0 +1,377 @@
+"""All pods of a job at once or none of them: what Volcano is told, and what is made of its answers."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from paddle_operator.kube.objects import PODS, SERVICES
+from paddle_operator.kube.writes import Patch
+from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.pod_group import POD_GROUPS, GroupView
+from paddle_operator.plan.scheduling_policy import is_gang
+from tests.support.jobs import (
+    ETCD,
+    SECONDS,
+    T0,
+    VOLCANO,
+    Written,
+    a_group,
+    a_job,
+    a_pod,
+    a_refusal,
+    a_template,
+    all_pods,
+    changed,
+    creates,
+    deletes,
+    manifest,
+    patches,
+    reasons,
+    running,
+    scaled,
+    the_condition,
+    told_so,
+    why_not_running,
+    writes_of,
+)
+from tests.support.model import Model
+
+ABSENT = replace(VOLCANO, groups_absent=True)
+
+
+def asking(cpu: str = "2", **told: Any) -> Job:
+    """A job each of whose pods asks for that."""
+    template = a_template({"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}})
+    shape: Written = {"workers": 2, "template": template} | told
+    return a_job(**shape)
+
+
+def group_spec(job: Job, around: Surroundings = VOLCANO) -> Written:
+    spec: Written = manifest(plan(job, Children(), T0, around), POD_GROUPS, "mnist")["spec"]
+    return spec
+
+
+def its_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
+    """As it was made for the job."""
+    spec = group_spec(job)
+    known: Written = {
+        "min_member": spec["minMember"],
+        "min_resources": spec.get("minResources", {}),
+        "queue": spec.get("queue", ""),
+        "priority_class": spec.get("priorityClassName", ""),
+    }
+    return a_group(job, phase, **known | told)
+
+
+# The group
+
+
+def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
+    job = asking(ps=1, workers=2, intranet="Service")
+    desired = plan(job, Children(), T0, VOLCANO)
+    assert (creates(desired, POD_GROUPS), creates(desired, PODS), creates(desired, SERVICES)) == (["mnist"], [], [])
+    assert why_not_running(desired) == ("CreatingGang", "PodGroup mnist is not made yet")
+    assert [(each.reason, each.warning) for each in desired.news] == [("CreatingGang", False)]
+    made = manifest(desired, POD_GROUPS, "mnist")
+    assert made["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+    assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
+    assert made["spec"] == {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "policy", "spec"),
+    [
+        ({"workers": 4}, {}, {"minMember": 4, "minResources": {"cpu": "8", "memory": "4Gi"}}),
+        ({"workers": 4}, {"minAvailable": 3}, {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}),
+        ({"ps": 2, "workers": 2}, {"minAvailable": 3}, {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}),
+        ({"workers": 2}, {"minResources": {"cpu": "1"}}, {"minMember": 2, "minResources": {"cpu": "1"}}),
+        (
+            {"workers": 2},
+            {"queue": "night", "priorityClass": "high"},
+            {
+                "minMember": 2,
+                "minResources": {"cpu": "4", "memory": "2Gi"},
+                "queue": "night",
+                "priorityClassName": "high",
+            },
+        ),
+    ],
+)
+def test_what_volcano_is_told(shape: Written, policy: Written, spec: Written) -> None:
+    assert group_spec(asking(**shape, policies={"schedulingPolicy": policy})) == spec
+
+
+@pytest.mark.parametrize(("requests", "members"), [(2, 2), (None, 4), (0, 4)])
+def test_an_elastic_job_may_start_with_its_fewest_workers(requests: int | None, members: int) -> None:
+    around = replace(VOLCANO, etcd=ETCD.etcd)
+    assert group_spec(asking(workers=4, elastic=1, requests=requests), around)["minMember"] == members
+
+
+def test_pods_that_ask_for_nothing_ask_the_group_for_nothing() -> None:
+    assert group_spec(a_job(workers=2)) == {"minMember": 2}
+
+
+def test_an_amount_that_nobody_can_read_does_not_keep_the_group_from_being_made() -> None:
+    job = a_job(workers=2, template=a_template({"resources": {"requests": {"cpu": "much"}}}))
+    assert group_spec(job) == {"minMember": 2}
+
+
+def test_the_group_follows_the_spec() -> None:
+    job = asking(workers=2)
+    there = replace(running(job), group=its_group(job))
+    assert writes_of(plan(told_so(job, plan(job, there, T0, VOLCANO).status), there, T0, VOLCANO)) == []
+    more = scaled(job, worker=3)
+    desired = plan(more, Children(group=its_group(job)), T0, VOLCANO)
+    change = {"spec": {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}}
+    assert [each for each in writes_of(desired) if isinstance(each, Patch)] == [
+        Patch(POD_GROUPS, job.key, "group-1", change)
+    ]
+
+
+def test_what_is_no_longer_asked_for_is_taken_out() -> None:
+    job = asking()
+    there = Children(group=its_group(job, min_resources={"cpu": "4", "memory": "2Gi", "nvidia.com/gpu": "2"}))
+    (patch,) = [each for each in writes_of(plan(job, there, T0, VOLCANO)) if isinstance(each, Patch)]
+    assert patch.change == {"spec": {"minResources": {"cpu": "4", "memory": "2Gi", "nvidia.com/gpu": None}}}
+
+
+def test_a_queue_that_volcano_filled_in_is_left_alone() -> None:
+    job = asking()
+    there = Children(group=its_group(job, queue="default"))
+    assert not [each for each in writes_of(plan(job, there, T0, VOLCANO)) if isinstance(each, Patch)]
+
+
+def test_an_amount_that_volcano_wrote_back_in_a_form_of_its_own_is_left_alone() -> None:
+    """It writes whole PodGroups, and Go spells amounts in one way: else each of its writes would bring one of ours."""
+    job = asking(policies={"schedulingPolicy": {"minResources": {"cpu": 4, "memory": "2048Mi", "a/b": "1000m"}}})
+    there = Children(group=its_group(job, min_resources={"cpu": "4", "memory": "2Gi", "a/b": "1"}))
+    assert not [each for each in writes_of(plan(job, there, T0, VOLCANO)) if isinstance(each, Patch)]
+    other = Children(group=its_group(job, min_resources={"cpu": "5", "memory": "2Gi", "a/b": "1"}))
+    assert [each for each in writes_of(plan(job, other, T0, VOLCANO)) if isinstance(each, Patch)]
+
+
+@pytest.mark.parametrize("owner", ["", "somebody-else"])
+def test_a_group_that_the_user_made_counts_as_it_is(owner: str) -> None:
+    job = asking()
+    theirs = a_group(job, "Inqueue", owner_uid=owner, min_member=1, queue="theirs")
+    desired = plan(job, Children(group=theirs), T0, VOLCANO)
+    assert creates(desired) == ["mnist-worker-0", "mnist-worker-1"]
+    assert not [each for each in writes_of(desired) if each.kind is POD_GROUPS]
+    waits = plan(job, Children(group=msgspec.structs.replace(theirs, phase="Pending")), T0, VOLCANO)
+    assert writes_of(waits) == []
+    assert "into queue theirs" in why_not_running(waits)[1]
+
+
+def test_a_group_that_somebody_deletes_is_made_again_and_the_job_runs_on() -> None:
+    job = asking()
+    desired = plan(job, running(job), T0, VOLCANO)
+    assert (creates(desired), desired.status.phase) == (["mnist"], "Running")
+
+
+def test_a_group_that_the_api_server_refused_is_tried_again_at_its_time_and_its_words_are_told() -> None:
+    job = asking()
+    refusal = a_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
+    early = plan(job, Children(refusals=(refusal,)), T0, VOLCANO)
+    assert (writes_of(early), early.wake_at) == ([], T0 + 4 * SECONDS)
+    assert why_not_running(early) == ("Forbidden", "the API server refused podgroups mnist: queue is closed")
+    assert creates(plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS, VOLCANO)) == ["mnist"]
+
+
+# The pods
+
+
+@pytest.mark.parametrize(
+    ("phase", "may"),
+    [("", False), ("Pending", False), ("Inqueue", True), ("Running", True), ("Unknown", True), ("Completed", True)],
+)
+def test_pods_are_made_when_the_group_may_run(phase: str, may: bool) -> None:
+    job = asking()
+    desired = plan(job, Children(group=its_group(job, phase)), T0, VOLCANO)
+    assert creates(desired, PODS) == (["mnist-worker-0", "mnist-worker-1"] if may else [])
+    assert (why_not_running(desired)[0] == "WaitingForGang") is not may
+
+
+@pytest.mark.parametrize("phase", ["", "Pending"])
+def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
+    job = asking()
+    young = Children(group=its_group(job, phase, made_at=T0 - 1 * SECONDS))
+    desired = plan(job, young, T0, VOLCANO)
+    assert why_not_running(desired) == ("CreatingGang", "PodGroup mnist was made a moment ago")
+    assert [each.warning for each in desired.news] == [False]
+    assert desired.wake_at == T0 + 2 * SECONDS
+    assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForGang"
+
+
+def test_who_names_volcano_himself_is_given_the_time_to_bring_his_own_group() -> None:
+    """The user guide has the job first and the PodGroup second, in one file."""
+    job = asking(template=a_template(schedulerName="volcano"))
+    first = plan(job, Children(), T0, VOLCANO)
+    assert (creates(first), first.wake_at) == ([], T0 + 2 * SECONDS)
+    later = told_so(job, first.status)
+    assert creates(plan(later, Children(), T0 + 1 * SECONDS, VOLCANO)) == []
+    assert creates(plan(later, Children(), T0 + 2 * SECONDS, VOLCANO)) == ["mnist"]
+
+
+def test_a_gang_that_stands_in_its_own_way_is_let_in_without_asking_for_room() -> None:
+    """Its bound pods hold what Volcano wants to see free; then the group says again what it asks for."""
+    job = asking(workers=3)
+    bound = a_pod(job, "worker", 0, phase="Pending", node="node-0")
+    stuck = Children((bound,), group=its_group(job, "Pending"))
+    assert patches(plan(job, stuck, T0, VOLCANO))["mnist"]["spec"]["minResources"] == {"cpu": None, "memory": None}
+    let_in = Children((bound,), group=its_group(job, "Inqueue", min_resources={}))
+    assert patches(plan(job, let_in, T0, VOLCANO))["mnist"]["spec"]["minResources"]
+    waits = Children(group=its_group(job, "Pending"))
+    assert patches(plan(job, waits, T0, VOLCANO)) == {}
+
+
+def test_a_group_on_its_way_out_lets_nobody_in() -> None:
+    job = asking()
+    assert writes_of(plan(job, Children(group=its_group(job, terminating=True)), T0, VOLCANO)) == []
+
+
+def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
+    job = asking(policies={"schedulingPolicy": {"queue": "night"}})
+    desired = plan(job, Children(group=its_group(job, "Pending", why="2/0 tasks in gang unschedulable")), T0, VOLCANO)
+    assert why_not_running(desired) == (
+        "WaitingForGang",
+        "Volcano has not let PodGroup mnist into queue night: 2/0 tasks in gang unschedulable",
+    )
+    assert [(each.reason, each.warning) for each in desired.news] == [("WaitingForGang", True)]
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Unknown"])
+def test_once_there_are_pods_the_groups_phase_holds_nothing_up(phase: str) -> None:
+    job = asking(workers=3)
+    started = running(job)
+    assert plan(job, replace(started, group=its_group(job, phase)), T0, VOLCANO).status.phase == "Running"
+    half = Children((a_pod(job, "worker", 0, phase="Pending"),), group=its_group(job, phase))
+    assert creates(plan(job, half, T0, VOLCANO), PODS) == ["mnist-worker-1", "mnist-worker-2"]
+
+
+def test_a_pod_has_what_volcano_knows_it_by() -> None:
+    job = asking(ps=1, attempt=2, policies={"schedulingPolicy": {"queue": "night"}})
+    pod = manifest(plan(job, Children(group=its_group(job)), T0, VOLCANO), PODS, "mnist-ps-0")
+    assert pod["spec"]["schedulerName"] == "volcano"
+    wanted = {
+        "scheduling.k8s.io/group-name": "mnist",
+        "volcano.sh/task-spec": "ps",
+        "volcano.sh/job-name": "mnist",
+        "volcano.sh/job-version": "2",
+        "volcano.sh/queue-name": "night",
+    }
+    assert wanted.items() <= pod["metadata"]["annotations"].items()
+
+
+def test_the_group_is_kept_across_attempts_and_asked_again() -> None:
+    life = Model(asking(policies={"backoffLimit": 1}), Children(), T0, VOLCANO)
+    life.rest()
+    assert (life.pods, life.status.phase) == ({}, "Pending")
+    life.admits()
+    life.all_run()
+    assert life.status.phase == "Running"
+    assert life.group
+    uid = life.group.uid
+    life.exits("mnist-worker-0", 1)
+    life.rest()
+    life.admits("Pending")
+    life.wait(10)
+    assert (life.pods, life.group.uid) == ({}, uid)
+    assert the_condition(life.status, "Running").reason == "WaitingForGang"
+    life.admits()
+    life.all_run()
+    assert (life.status.phase, life.status.attempt) == ("Running", 1)
+    for name in list(life.pods):
+        life.exits(name, 0)
+    life.rest()
+    assert life.status.phase == "Completed"
+    assert life.children().group is None
+
+
+def test_a_gang_that_waits_is_bounded_by_the_start_deadline_which_says_why() -> None:
+    life = Model(asking(policies={"startDeadlineSeconds": 60}), Children(), T0, VOLCANO)
+    life.rest()
+    life.admits("Pending")
+    life.wait(60)
+    found = the_condition(life.status, "Failed")
+    assert (found.reason, life.group) == ("StartDeadlineExceeded", None)
+    assert "Volcano has not let PodGroup mnist into queue default" in found.message
+
+
+# Not a gang
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "schedulers", "gang"),
+    [
+        ("volcano", (None, None), True),
+        ("volcano", ("volcano", None), True),
+        ("volcano", ("volcano", "volcano"), True),
+        ("volcano", ("volcano", "mine"), False),
+        ("volcano", (None, "mine"), False),
+        ("", (None, None), False),
+        ("", ("volcano", "volcano"), False),
+    ],
+)
+def test_a_job_is_a_gang_where_the_operator_is_told_so_and_no_template_says_otherwise(
+    scheduling: str, schedulers: tuple[str | None, str | None], gang: bool
+) -> None:
+    job = a_job(ps=1, workers=1)
+    assert job.spec
+    parts = {
+        role: msgspec.structs.replace(part, template=a_template(schedulerName=name) if name else a_template())
+        for (role, part), name in zip(job.spec.roles.items(), schedulers, strict=True)
+    }
+    job = changed(job, **{str(role): part for role, part in parts.items()})
+    assert job.spec
+    assert is_gang(job.spec, scheduling) is gang
+    around = Surroundings(scheduling=scheduling)
+    later = told_so(job, plan(job, Children(), T0, around).status)
+    desired = plan(later, Children(), T0 + 2 * SECONDS, around)
+    assert (creates(desired, POD_GROUPS) == ["mnist"], creates(desired, PODS) == []) == (gang, gang)
+
+
+def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
+    """KF-C13."""
+    job = a_job(workers=1, template=a_template(schedulerName="mine"))
+    desired = plan(job, Children(), T0, VOLCANO)
+    pod = manifest(desired, PODS, "mnist-worker-0")
+    assert pod["spec"]["schedulerName"] == "mine"
+    assert "scheduling.k8s.io/group-name" not in pod["metadata"]["annotations"]
+    found = the_condition(desired.status, "GangAtRisk")
+    assert (found.status, found.reason, found.message) == (
+        "True",
+        "OtherScheduler",
+        "spec.worker.template.spec.schedulerName is mine, which stays: the job is not scheduled as a gang; remove it "
+        "to have Volcano do that",
+    )
+    assert "OtherScheduler" in reasons(desired)
+    assert "OtherScheduler" not in reasons(plan(told_so(job, desired.status), Children(), T0 + SECONDS, VOLCANO))
+    assert "GangAtRisk" not in [each.type for each in plan(job, Children(), T0).status.conditions]
+
+
+def test_without_the_flag_volcano_in_a_template_is_passed_through() -> None:
+    job = a_job(workers=1, template=a_template(schedulerName="volcano"))
+    pod = manifest(plan(job, Children(), T0), PODS, "mnist-worker-0")
+    assert pod["spec"]["schedulerName"] == "volcano"
+    assert "scheduling.k8s.io/group-name" not in pod["metadata"]["annotations"]
+
+
+def test_where_the_cluster_has_no_groups_the_job_waits_and_says_what_to_do() -> None:
+    desired = plan(asking(), Children(), T0, ABSENT)
+    assert writes_of(desired) == []
+    assert why_not_running(desired) == (
+        "VolcanoMissing",
+        "the operator runs with --scheduling=volcano, but there are no PodGroups: install Volcano, or start the "
+        "operator without --scheduling",
+    )
+
+
+def test_where_the_groups_are_gone_what_runs_runs_on() -> None:
+    job = asking(workers=3)
+    assert plan(job, running(job), T0, ABSENT).status.phase == "Running"
+    there = Children(all_pods(job, phase="Pending")[:1])
+    assert creates(plan(job, there, T0, ABSENT)) == ["mnist-worker-1", "mnist-worker-2"]
+    assert deletes(plan(job, Children(), T0, ABSENT)) == []

@@ -1,0 +1,356 @@
+"""A suspended job rests: nothing of it runs, it keeps what it is, and it starts afresh when it is resumed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, SchedulingPolicy
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.job_view import StoredJob, job_view, kept_view
+from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.pod_group import POD_GROUPS
+from tests.support.jobs import (
+    ETCD,
+    SECONDS,
+    T0,
+    VOLCANO,
+    Written,
+    a_group,
+    a_job,
+    a_template,
+    all_pods,
+    deletes,
+    deletes_all,
+    running,
+    the_condition,
+    told_so,
+    writes_of,
+)
+from tests.support.model import Model, a_life
+
+SUSPENDED = {"suspend": True}
+
+
+def said(status: PaddleJobStatus) -> tuple[str, str, str]:
+    found = the_condition(status, "Suspended")
+    return found.status, found.reason, found.message
+
+
+def suspended(life: Model) -> Model:
+    life.asks(suspend=True)
+    life.rest()
+    return life
+
+
+# Suspend
+
+
+@pytest.mark.parametrize("shape", [{"workers": 2}, {"ps": 1, "workers": 2, "intranet": "Service"}], ids=str)
+def test_a_job_that_was_made_suspended_has_nothing(shape: Written) -> None:
+    life = Model(a_job(**shape, policies=SUSPENDED), Children(), T0)
+    life.wait(10000)
+    assert (life.pods, life.services, life.config_maps, life.group) == ({}, {}, {}, None)
+    assert (life.status.phase, life.status.attempt, life.status.ready) == ("Suspended", 0, f"0/{life.job.spec.total}")  # type: ignore[union-attr]
+    assert said(life.status) == ("True", "Suspended", "spec.suspend is true: no pod exists")
+    assert the_condition(life.status, "Accepted").status == "True"
+    assert life.told == ["Suspended"]
+
+
+def test_it_is_written_down_before_the_first_pod_goes() -> None:
+    """And with another attempt: whatever happens then, no pod of before is taken for one of after."""
+    job = a_job(ps=1, workers=2, intranet="Service", phase="Running", start_time=T0, policies=SUSPENDED)
+    there = running(job)
+    first = plan(job, there, T0)
+    assert writes_of(first) == []
+    assert (first.status.phase, first.status.attempt, first.status.ready) == ("Suspended", 1, "0/3")
+    assert first.status.worker == RoleStatus()
+    assert said(first.status)[2] == "spec.suspend is true: its pods are on their way out"
+    assert [(each.reason, each.warning) for each in first.news] == [("Suspended", False)]
+    second = plan(told_so(job, first.status), there, T0 + SECONDS)
+    assert deletes_all(second)
+    assert {write.kind for write in writes_of(second)} == {PODS, SERVICES, CONFIG_MAPS}
+    assert (second.status.attempt, second.news) == (1, ())
+
+
+def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> None:
+    life = a_life(a_job(ps=1, workers=2, intranet="Service"), Surroundings(free_port=35000))
+    suspended(life)
+    assert (life.pods, life.services, life.config_maps) == ({}, {}, {})
+    assert (life.status.phase, life.status.host_port) == ("Suspended", 35000)
+    assert the_condition(life.status, "Running").reason == "Suspended"
+    assert life.told.count("Suspended") == 1
+
+
+@pytest.mark.parametrize("clean", [None, "Always", "Never", "OnFailure", "OnCompletion"])
+def test_whatever_the_clean_policy_says_nothing_of_a_suspended_job_is_kept(clean: str | None) -> None:
+    """KF-C1: that policy is about finished jobs."""
+    life = suspended(a_life(a_job(ps=1, workers=2, intranet="Service", clean=clean)))
+    assert (life.status.phase, life.pods, life.services, life.config_maps) == ("Suspended", {}, {}, {})
+
+
+def test_no_pod_goes_twice_while_it_takes_its_time() -> None:
+    job = a_job(workers=3, policies=SUSPENDED)
+    job = told_so(job, plan(job, running(job), T0).status)
+    leaving = Children(all_pods(job, attempt=0, terminating=True))
+    assert writes_of(plan(job, leaving, T0)) == []
+
+
+@pytest.mark.parametrize("phase", ["Completed", "Failed"])
+def test_a_finished_job_is_not_touched(phase: str) -> None:
+    job = a_job(workers=2, phase=phase, clean="Never", policies=SUSPENDED)
+    desired = plan(job, Children(all_pods(job, exit_code=0)), T0)
+    assert (desired.status, writes_of(desired)) == (job.status, [])
+
+
+def test_a_failure_that_nobody_has_seen_yet_does_not_fail_a_job_that_is_suspended() -> None:
+    life = a_life(a_job(workers=2))
+    life.exits("mnist-worker-0", 1)
+    suspended(life)
+    assert life.status.phase == "Suspended"
+
+
+@pytest.mark.parametrize(
+    ("shape", "done"),
+    [
+        ({"ps": 1, "workers": 2}, (0, 1)),
+        ({"workers": 2, "policies": {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}, (0,)),
+    ],
+    ids=str,
+)
+def test_a_success_that_nobody_has_seen_yet_is_not_thrown_away(shape: Written, done: tuple[int, ...]) -> None:
+    """The operator was down, or the user was a moment too late: what is done need not be done again."""
+    life = a_life(a_job(**shape))
+    for index in done:
+        life.exits(f"mnist-worker-{index}", 0)
+    suspended(life)
+    assert (life.status.phase, life.status.attempt) == ("Completed", 0)
+    assert "Suspended" not in life.told
+
+
+def test_a_success_of_some_is_none() -> None:
+    life = a_life(a_job(workers=2))
+    life.exits("mnist-worker-0", 0)
+    assert suspended(life).status.phase == "Suspended"
+
+
+def test_pods_of_the_go_operator_go_one_by_one_and_its_services_as_well() -> None:
+    job = a_job(workers=3, intranet="Service", policies=SUSPENDED)
+    job = told_so(job, plan(job, running(job), T0).status)
+    there = running(job, ours=False)
+    assert len(deletes(plan(job, there, T0), PODS)) == 3
+
+
+def test_the_jobs_own_group_goes_and_the_users_stays() -> None:
+    job = a_job(workers=1, policies=SUSPENDED)
+    job = told_so(job, plan(job, Children(), T0, VOLCANO).status)
+    assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO), POD_GROUPS) == ["mnist"]
+    assert writes_of(plan(job, Children(group=a_group(job, owner_uid="")), T0, VOLCANO)) == []
+
+
+# Resume
+
+
+def test_a_resumed_job_starts_afresh() -> None:
+    life = a_life(a_job(workers=2))
+    before = {pod.uid for pod in life.pods.values()}
+    suspended(life).wait(500)
+    life.asks(suspend=False)
+    life.rest()
+    assert said(life.status) == ("False", "Resumed", "spec.suspend is no longer true: the job starts afresh")
+    assert (life.status.phase, life.status.start_time, life.status.active_since) == ("Pending", None, life.now)
+    assert len(life.pods) == 2
+    life.all_run()
+    assert (life.status.phase, life.status.attempt) == ("Running", 1)
+    assert life.status.start_time == T0 + 500 * SECONDS
+    assert not before & {pod.uid for pod in life.pods.values()}
+    assert life.phases == ["", "Pending", "Starting", "Running", "Suspended", "Pending", "Starting", "Running"]
+    assert life.told.count("Resumed") == 1
+
+
+def test_a_job_that_was_made_suspended_starts_as_any_other() -> None:
+    life = Model(a_job(workers=2, policies=SUSPENDED), Children(), T0)
+    life.wait(100)
+    life.asks(suspend=False)
+    life.all_run()
+    assert (life.status.phase, life.status.attempt) == ("Running", 0)
+
+
+def test_a_pod_of_before_that_does_not_go_is_never_one_of_after() -> None:
+    life = a_life(a_job(workers=2))
+    stuck = life.pods["mnist-worker-0"]
+    life.silent.add(stuck.node)
+    suspended(life)
+    life.asks(suspend=False)
+    life.wait(1)
+    assert life.pods["mnist-worker-0"].uid == stuck.uid
+    assert the_condition(life.status, "Running").reason == "PodsLeaving"
+    life.wait(100)  # its node is given up
+    life.all_run()
+    assert (life.status.phase, life.pods["mnist-worker-0"].uid != stuck.uid) == ("Running", True)
+
+
+def test_a_job_says_nowhere_that_it_is_suspended_once_it_is_resumed() -> None:
+    life = suspended(a_life(a_job(workers=2)))
+    life.asks(suspend=False)
+    resumed = life.plan()
+    told = the_condition(resumed.status, "Running")
+    message = "spec.suspend is no longer true: the job starts afresh"
+    assert (told.status, told.reason, told.message) == ("False", "Resumed", message)
+
+
+def test_a_resumed_job_that_restarts_before_it_has_run_is_restarting_until_it_starts() -> None:
+    life = suspended(a_life(a_job(workers=2)))
+    life.asks(suspend=False)
+    life.rest()
+    for name in list(life.pods):
+        life.gives_address(name)
+    life.rest()
+    del life.pods["mnist-worker-1"]
+    life.all_run()
+    assert life.phases[-5:] == ["Pending", "Starting", "Restarting", "Starting", "Running"]
+
+
+def test_what_changed_meanwhile_counts() -> None:
+    life = a_life(a_job(workers=2))
+    suspended(life)
+    life.asks(scheduling_policy=SchedulingPolicy(queue="other"))
+    life.asks(worker=a_job(workers=3).spec.worker)  # type: ignore[union-attr]
+    life.asks(suspend=False)
+    life.all_run()
+    assert (life.status.phase, len(life.pods), life.status.attempt) == ("Running", 3, 1)
+
+
+def test_suspended_and_resumed_again_and_again() -> None:
+    life = a_life(a_job(workers=2, policies={"activeDeadlineSeconds": 1000}))
+    for number in range(1, 5):
+        life.wait(100)
+        suspended(life).wait(5000)
+        assert life.status.active_seconds == 100 * number
+        life.asks(suspend=False)
+        life.all_run()
+        assert (life.status.phase, life.status.attempt) == ("Running", number)
+    assert life.told.count("Suspended") == life.told.count("Resumed") == 4
+
+
+def test_a_change_of_mind_that_nobody_saw_changes_nothing() -> None:
+    life = a_life(a_job(workers=2))
+    before = life.pods
+    life.asks(suspend=True)
+    life.asks(suspend=False)
+    life.rest()
+    assert (life.status.phase, life.pods, life.status.attempt) == ("Running", before, 0)
+
+
+def test_an_elastic_job_is_suspended_and_resumed_as_well() -> None:
+    life = a_life(a_job(workers=2, elastic=1), ETCD)
+    suspended(life)
+    assert life.pods == {}
+    life.asks(suspend=False)
+    life.all_run()
+    assert (life.status.phase, life.status.attempt) == ("Running", 1)
+
+
+# With tries
+
+
+def failing(**told: Any) -> Model:
+    shape: Written = {"workers": 2, "policies": {"backoffLimit": 3}} | told
+    return a_life(a_job(**shape))
+
+
+def test_the_tries_that_are_used_up_stay_used_up() -> None:
+    life = failing()
+    life.exits("mnist-worker-0", 1)
+    life.wait(10)
+    life.all_run()
+    suspended(life)
+    life.asks(suspend=False)
+    life.all_run()
+    assert life.status.restarts == 1
+
+
+def test_kubelets_tries_stay_used_up_as_well() -> None:
+    life = failing(template=a_template(restartPolicy="OnFailure"))
+    life.starts_again("mnist-worker-0", 2)
+    life.rest()
+    suspended(life)
+    assert life.status.restarts == 2
+    suspended(life)
+    assert life.status.restarts == 2
+    life.asks(suspend=False)
+    life.all_run()
+    life.starts_again("mnist-worker-0", 1)
+    life.rest()
+    assert the_condition(life.status, "Failed").reason == "BackoffLimitExceeded"
+
+
+def test_kubelets_tries_while_its_pods_go_are_no_more_than_all() -> None:
+    life = failing(template=a_template(restartPolicy="OnFailure"))
+    life.asks(suspend=True)
+    life.starts_again("mnist-worker-0", 9)
+    life.rest()
+    assert (life.status.phase, life.status.restarts) == ("Suspended", 3)
+
+
+def test_a_pause_ends_with_the_suspension_in_it() -> None:
+    life = failing()
+    life.exits("mnist-worker-0", 1)
+    life.rest()
+    suspended(life)
+    assert life.status.next_attempt_time is None
+    life.asks(suspend=False)
+    life.rest()
+    assert len(life.pods) == 2
+
+
+def test_who_was_about_to_be_replaced_alone_is_not_any_more() -> None:
+    life = failing(ps=1, workers=3, with_gloo=0)
+    life.exits("mnist-worker-1", 1)
+    life.look()
+    assert life.status.replacing
+    life.asks(suspend=True)
+    assert (life.look().status.replacing, life.status.restarts) == ((), 1)
+
+
+# Another's
+
+
+@pytest.mark.parametrize("by", ["kueue.x-k8s.io/multikueue", "example.org/other"])
+@pytest.mark.parametrize("told", [{}, {"phase": "Running"}, {"phase": "Completed"}, {"deleted_at": T0}], ids=str)
+def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -> None:
+    """KF-C10."""
+    policies = {"managedBy": by, "suspend": True, "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 1}
+    job = a_job(workers=2, policies=policies, **told)
+    desired = plan(job, running(job), T0 + 9 * SECONDS, Surroundings(free_port=35000))
+    assert (desired.status, desired.waves, desired.news, desired.wake_at) == (job.status, (), (), None)
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("kueue.x-k8s.io/multikueue", False),
+        ("batch.paddlepaddle.org/paddle-operator", True),
+        ("no domain", True),  # this is what is wrong with it, or some of it
+        (7, True),
+        (None, True),
+    ],
+)
+@pytest.mark.parametrize("view", [job_view, kept_view])
+def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, told: bool, view: Any) -> None:
+    """It may have been stored before there were rules, and they are not its manager's."""
+    metadata = {"name": "mnist", "namespace": "paddle-system", "uid": "1", "resourceVersion": "7", "generation": 1}
+    written = {"metadata": metadata, "spec": {"managedBy": by, "worker": {"replicas": -1, "template": {}}}}
+    stored = msgspec.json.decode(msgspec.json.encode(written), type=StoredJob)
+    first = view(stored)
+    for job in (first, view(stored, first)):
+        assert job.problems
+        desired = plan(job, Children(), T0)
+        assert bool(desired.news) is (desired.status != job.status) is told
+
+
+@pytest.mark.parametrize("by", ["", "batch.paddlepaddle.org/paddle-operator"])
+def test_a_job_that_is_nobodys_or_ours_is_ours(by: str) -> None:
+    """KF-C10."""
+    assert a_life(a_job(workers=2, policies={"managedBy": by})).status.phase == "Running"

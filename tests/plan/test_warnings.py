@@ -1,0 +1,100 @@
+"""What the user asked for stays as asked, and a condition says what will come of it."""
+
+from typing import Any
+
+import pytest
+
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.paddlejob import plan
+from tests.support.jobs import (
+    ETCD,
+    SECONDS,
+    T0,
+    a_job,
+    a_template,
+    changed,
+    creates,
+    reasons,
+    running,
+    the_condition,
+    told_so,
+)
+
+
+def setting(*names: str, **told: Any) -> Job:
+    env = [{"name": name, "value": "mine"} for name in names]
+    return a_job(**{"workers": 2} | told, template=a_template({"env": env}))
+
+
+def conditions(job: Job) -> list[str]:
+    return [each.type for each in plan(job, running(job), T0).status.conditions]
+
+
+DECISIVE = [
+    *("POD_IP", "TRAINING_ROLE", "PADDLE_TRAINING_ROLE", "PADDLE_TRAINER_ID", "PADDLE_RANK", "PADDLE_TRAINERS_NUM"),
+    *("PADDLE_NNODES", "PADDLE_PORT", "PADDLE_MASTER", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS"),
+    *("DISTRIBUTED_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT", "PADDLE_PSERVERS_IP_PORT_LIST"),
+    *("PADDLE_SERVERS_ENDPOINTS", "PADDLE_GLOO_HTTP_ENDPOINT"),
+]
+
+
+@pytest.mark.parametrize("name", DECISIVE)
+def test_a_variable_of_the_rendezvous_that_the_user_set_is_warned_of(name: str) -> None:
+    job = setting(name)
+    desired = plan(job, running(job), T0)
+    found = the_condition(desired.status, "RendezvousAtRisk")
+    assert (found.status, found.reason) == ("True", "UserVariables")
+    assert found.message == (
+        f"spec.worker.template sets {name}: ranks may not find each other; remove them, the operator sets them"
+    )
+    assert [(each.reason, each.warning) for each in desired.news if each.reason == "UserVariables"] == [
+        ("UserVariables", True)
+    ]
+    assert reasons(plan(told_so(job, desired.status), running(job), T0 + 9 * SECONDS)) == []
+
+
+def test_every_role_that_sets_one_is_named() -> None:
+    job = setting("PADDLE_PORT", "POD_IP", ps=1)
+    message = the_condition(plan(job, running(job), T0).status, "RendezvousAtRisk").message
+    assert message.startswith(
+        "spec.ps.template sets PADDLE_PORT, POD_IP; spec.worker.template sets PADDLE_PORT, POD_IP: "
+    )
+
+
+@pytest.mark.parametrize("name", ["MINE", "FLAGS_enable_pir_api", "PADDLE_DISTRI_BACKEND", "PADDLE_LOG_DIR"])
+def test_any_other_variable_is_the_users_business(name: str) -> None:
+    assert conditions(setting(name)) == ["Accepted", "Running"]
+
+
+def test_a_risk_that_is_gone_is_told_as_gone_and_is_no_news() -> None:
+    job = setting("POD_IP")
+    first = plan(job, running(job), T0).status
+    mended = told_so(a_job(workers=2), first)
+    desired = plan(mended, running(mended), T0 + 9 * SECONDS)
+    assert the_condition(desired.status, "RendezvousAtRisk").status == "False"
+    assert reasons(desired) == []
+
+
+def test_workers_that_are_always_restarted_are_warned_of_since_the_job_never_completes() -> None:
+    job = a_job(workers=2, template=a_template(restartPolicy="Always"))
+    found = the_condition(plan(job, running(job), T0).status, "CompletionAtRisk")
+    assert (found.status, found.reason) == ("True", "RestartsAlways")
+    assert found.message == (
+        "spec.worker.template.spec.restartPolicy is Always: its pods never succeed, and the job is never completed; "
+        "set OnFailure or Never"
+    )
+
+
+def test_servers_may_always_be_restarted_since_they_never_exit_anyway() -> None:
+    job = a_job(ps=1, workers=1)
+    assert job.spec
+    assert job.spec.ps
+    servers = type(job.spec.ps)(1, a_template(restartPolicy="Always"))
+    assert conditions(changed(job, ps=servers)) == ["Accepted", "Running"]
+
+
+def test_elastic_workers_are_not_always_restarted_whatever_the_user_wrote() -> None:
+    job = a_job(workers=2, elastic=1, template=a_template(restartPolicy="Always"))
+    desired = plan(job, running(a_job(workers=2)), T0, ETCD)
+    assert [each.type for each in desired.status.conditions] == ["Accepted", "Running"]
+    assert creates(desired) == []
