@@ -24,7 +24,7 @@ demo: environment ## train the wide-and-deep example on this machine: two parame
 		'  .venv/bin/paddlejob run deploy/examples/resnet.yaml --cpu       two workers that train together' \
 		'  .venv/bin/paddlejob describe wide-ande-deep                     what happened, and where the pods were' \
 		'  .venv/bin/paddlejob up                                          a cluster that stays, also for kubectl' \
-		'  docs/local.md                                                   your own YAML and your own image'
+		'  docs/en/local.md                                                   your own YAML and your own image'
 
 test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
 	$(call step,tests,$(BIN)/pytest)
@@ -59,7 +59,7 @@ cluster-down: environment ## end it
 generate: environment ## write CRDs and the API reference anew from the types
 	@$(BIN)/python -m tools.generate
 
-e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/e2e.md
+e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/en/e2e.md
 	$(BIN)/pytest -p no:randomly --timeout=0 e2e  # E2E_PATIENCE_SECONDS bounds each wait, and the namespace is to be removed
 
 manifests: programs ## write deploy/ anew from config/

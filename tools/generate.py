@@ -38,9 +38,9 @@ def derived() -> dict[Path, str]:
         ROOT / "config/crd/bases/batch.paddlepaddle.org_paddlejobs.yaml": on_one_line(crd()),
         ROOT / "charts/paddle-operator/crds/paddlejobs.yaml": on_one_line(crd()),
         ROOT / "deploy/v1beta1/crd.yaml": as_yaml(crd_v1beta1()),
-        ROOT / "docs/api.md": reference(),
-        ROOT / "docs/options.md": options(english()),
-        ROOT / "docs/options.zh.md": options(chinese()),
+        ROOT / "docs/en/api_doc.md": reference(),
+        ROOT / "docs/en/options.md": options(english()),
+        ROOT / "docs/zh_CN/options.md": options(chinese()),
         ROOT / "images/controller/sbom.cdx.json": sbom(),
     }
 

@@ -1,4 +1,4 @@
-"""docs/options.md and options.zh.md: every flag of the operator and every value of its chart, read off where they are
+"""docs/en/options.md and docs/zh_CN/options.md: every flag of the operator and every value of its chart, read off where they are
 defined. Their Chinese meanings, and the Chinese page, are in options.zh.toml."""
 
 import argparse
@@ -16,7 +16,7 @@ LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w-]+):(?P<value>.*)$")
 PAGE = """\
 # Every flag and every value
 
-You install the operator and ask what can be set. 简体中文：[options.zh.md](options.zh.md)
+You install the operator and ask what can be set. 简体中文：[options.md](../zh_CN/options.md)
 
 Derived from `paddle_operator/manager.py` and `charts/paddle-operator/values.yaml` by `python -m tools.generate`; a
 test fails when it is stale.

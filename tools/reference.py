@@ -1,4 +1,4 @@
-"""The API reference, docs/api.md: the prose stands here, and what can be read off types and rules is read off them."""
+"""The API reference, docs/en/api_doc.md: the prose stands here, and what can be read off types and rules is read off them."""
 
 import json
 import re

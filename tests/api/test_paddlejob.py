@@ -68,7 +68,7 @@ def test_a_status_is_written_and_read_back() -> None:
         mode="PS",
         ready="3/4",
         ps=RoleStatus(replicas=1, running=1, refs=(Reference("mnist-ps-0", "default", "1-2-3"),)),
-        conditions=(Condition("Ready", "True", "AllPodsRun", "3 of 3 pods run", 2, T0),),
+        conditions=(Condition("Ready", "True", "AllPodsRunning", "3 of 3 pods run", 2, T0),),
         start_time=T0,
         host_port=35000,
         attempt=1,

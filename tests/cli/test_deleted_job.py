@@ -21,7 +21,7 @@ def an_event(reason: str, note: str, uid: str = "1", kind: str = "PaddleJob") ->
 
 @pytest.mark.parametrize(("reason", "code"), [("Completed", 0), ("Failed", 1)])
 def test_the_exit_code_is_that_of_its_end(reason: str, code: int) -> None:
-    events = [an_event("AllPodsRun", "all pods run"), an_event(reason, "so it was")]
+    events = [an_event("AllPodsRunning", "all pods run"), an_event(reason, "so it was")]
     sentence = f"mnist  {reason}, and was deleted since (spec.ttlSecondsAfterFinished is 0): so it was"
     assert fate(a_job(), events) == (code, sentence)
 
@@ -35,7 +35,7 @@ def test_where_somebody_else_deleted_it_no_time_to_live_is_named() -> None:
     "events",
     [
         [],
-        [an_event("AllPodsRun", "all pods run")],
+        [an_event("AllPodsRunning", "all pods run")],
         [an_event("Completed", "of a namesake before it", uid="0")],
         [an_event("Failed", "Error: ImagePullBackOff", kind="Pod")],
     ],

@@ -11,15 +11,15 @@ from paddle_operator.embedded.cluster import served_kinds
 from tests.support.paddlejob import EXAMPLES, Paddlejob
 
 ROOT = Path(__file__).parents[2]
-OF_POLICIES = [f"docs/{name}.md" for name in ("retries", "deadlines", "suspend", "success", "node-failure", "gang")]
-OF_OPERATING = [f"docs/{name}.md" for name in ("install", "troubleshooting", "monitoring", "options")]
-CHINESE = ["README-zh_CN.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.zh.md"))]
-PAGES = ["docs/local.md", "README.md", "deploy/examples/README.md", *OF_POLICIES, *OF_OPERATING, *CHINESE]
+OF_POLICIES = [f"docs/en/{name}.md" for name in ("retries", "deadlines", "suspend", "success", "node-failure", "gang")]
+OF_OPERATING = [f"docs/en/{name}.md" for name in ("install", "troubleshooting", "monitoring", "options")]
+CHINESE = ["README-zh_CN.md", *sorted(f"docs/zh_CN/{page.name}" for page in (ROOT / "docs/zh_CN").glob("*.md"))]
+PAGES = ["docs/en/local.md", "README.md", "deploy/examples/README.md", *OF_POLICIES, *OF_OPERATING, *CHINESE]
 
 
 @pytest.mark.parametrize("kind", served_kinds(), ids=lambda kind: f"{kind.api_version} {kind.kind}")
 def test_the_closed_list_is_written_down(kind: object) -> None:
-    assert f" {getattr(kind, 'kind', '')}" in (ROOT / "docs/local.md").read_text().replace("|", " ").replace("(", " ")
+    assert f" {getattr(kind, 'kind', '')}" in (ROOT / "docs/en/local.md").read_text().replace("|", " ").replace("(", " ")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -43,17 +43,17 @@ def yamls_of(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", ["retries", "deadlines", "success"])
 def test_the_yaml_of_a_page_is_the_example(page: str) -> None:
-    assert yamls_of(f"docs/{page}.md") == [(EXAMPLES / f"{page}.yaml").read_text()]
+    assert yamls_of(f"docs/en/{page}.md") == [(EXAMPLES / f"{page}.yaml").read_text()]
 
 
-@pytest.mark.parametrize("page", ["docs/node-failure.md", "docs/gang.md"])
+@pytest.mark.parametrize("page", ["docs/en/node-failure.md", "docs/en/gang.md"])
 async def test_the_yaml_of_a_page_would_be_taken(paddlejob: Paddlejob, page: str) -> None:
     (text,) = yamls_of(page)
     outcome = await paddlejob("run", "-", "--dry-run", stdin=text)
     assert outcome.code == 0, outcome
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/paddlejob.md", "docs/plan.md", "docs/from-the-go-operator.md"])
+@pytest.mark.parametrize("page", [*PAGES, "docs/en/paddlejob.md", "docs/en/plan.md", "docs/en/from-the-go-operator.md"])
 def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
     missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
@@ -72,7 +72,7 @@ def without_comments(language: str, text: str) -> object:
     return [re.sub(r"\s+#.*", "", line) if language == "sh" else line for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("page", [page for page in CHINESE if page != "docs/local.zh.md"])
+@pytest.mark.parametrize("page", [page for page in CHINESE if page != "docs/zh_CN/local.md"])
 def test_a_chinese_page_has_the_commands_of_the_english_one(page: str) -> None:
     """Not that on local mode, which is a shorter text of its own."""
-    assert blocks_of(page) == blocks_of(page.replace("-zh_CN", "").replace(".zh", ""))
+    assert blocks_of(page) == blocks_of(page.replace("README-zh_CN", "README").replace("/zh_CN/", "/en/"))

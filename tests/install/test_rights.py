@@ -175,7 +175,7 @@ async def in_the_way(cast: Cast) -> None:
     for manifest in ({**alien, "kind": "Pod", **a_template()}, {**alien, "kind": "Service", "spec": ports}):
         await cast.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
     await cast.submit(on_the_usual_scheduler(a_job("blocked", workers=2, intranet="Service")))
-    await cast.jobs.until("blocked", lambda job: "NameTaken" in str(job.status))
+    await cast.jobs.until("blocked", lambda job: "NameConflict" in str(job.status))
     await cast.client.delete(WHOLE_PODS, Key(NAMESPACE, "blocked-worker-0"))
 
 

@@ -31,7 +31,7 @@ from tests.support.jobs import (
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 FAR = 100_000  # seconds: no life lasts that long
-PAGE = Path(__file__).parents[2] / "docs/plan.md"
+PAGE = Path(__file__).parents[2] / "docs/en/plan.md"
 ALIVE = ("Pending", "Starting", "Running", "Restarting")
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

@@ -177,7 +177,7 @@ def test_a_pod_on_its_way_out_still_has_its_name() -> None:
     job = a_job(workers=1)
     desired = plan(job, Children(all_pods(job, phase="Pending", terminating=True)), T0)
     assert writes_of(desired) == []
-    assert why_not_running(desired)[0] == "PodsLeaving"
+    assert why_not_running(desired)[0] == "PodsTerminating"
 
 
 def test_the_services_of_surplus_pods_go_with_them() -> None:
@@ -210,7 +210,7 @@ def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
 
 def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
     job = a_job(workers=3)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameTaken")
+    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict")
     assert creates(plan(job, Children(refusals=(refusal,)), T0)) == ["mnist-worker-0", "mnist-worker-2"]
 
 
@@ -228,10 +228,10 @@ def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
 
 def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
     job = a_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
     assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
-    assert why_not_running(desired)[0] == "NameTaken"
+    assert why_not_running(desired)[0] == "NameConflict"
     assert desired.wake_at == refusal.retry_at
     assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
 
@@ -247,7 +247,7 @@ def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
 
 def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
     job = a_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameTaken", message="another object has this name")
+    refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(refusals=(refusal,)), T0)
     assert (writes_of(desired), desired.claims) == ([], ())
     assert desired.wake_at == refusal.retry_at

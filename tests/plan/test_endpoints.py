@@ -52,7 +52,7 @@ def test_an_ipv6_address_is_not_one_for_paddle_and_the_way_out_is_told() -> None
     desired = plan(job, Children(all_held_back(job, address="fd00::1")), T0)
     assert creates(desired) == []
     assert why_not_running(desired) == (
-        "OnlyIPv6",
+        "IPv4AddressRequired",
         "mnist-worker-0 has the IPv6 address fd00::1 first, which Paddle cannot read: set spec.intranet to Service",
     )
     assert desired.news[0].warning
@@ -169,7 +169,7 @@ def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
     assert creates(desired) == []
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
-        "NoFreePorts",
+        "HostPortsExhausted",
         "every block of --port-range is taken by a live job: widen the range",
     )
 

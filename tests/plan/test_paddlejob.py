@@ -128,7 +128,7 @@ def test_the_next_attempt_begins_when_the_barrier_of_the_last_is_gone() -> None:
     assert creates(first) == []
     gone = plan(new, Children(all_pods(old, terminating=True)), T0)
     assert writes_of(gone) == []
-    assert why_not_running(gone)[0] == "PodsLeaving"
+    assert why_not_running(gone)[0] == "PodsTerminating"
     assert len(creates(plan(new, Children(), T0), PODS)) == 3
 
 
@@ -322,7 +322,7 @@ def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
     job = a_job(workers=2)
     pods = all_pods(job, phase="Pending")
     job = told_so(job, plan(job, Children(pods[:1]), T0).status)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameTaken", retry_at=T0 + 0.5 * SECONDS)
+    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict", retry_at=T0 + 0.5 * SECONDS)
     desired = plan(job, Children((), refusals=(refusal,)), T0, Surroundings(status_written_at=T0))
     assert creates(desired) == ["mnist-worker-0"]
     assert desired.wake_at == T0 + 0.5 * SECONDS
@@ -336,7 +336,7 @@ def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
     assert writes_of(desired) == []
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
-        "NoEtcd",
+        "EtcdNotConfigured",
         "spec.elastic needs an etcd: start the operator with --etcd-server=host:port, or remove spec.elastic",
     )
     assert desired.news[0].warning

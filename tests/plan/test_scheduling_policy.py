@@ -73,8 +73,8 @@ def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
     job = asking(ps=1, workers=2, intranet="Service")
     desired = plan(job, Children(), T0, VOLCANO)
     assert (creates(desired, POD_GROUPS), creates(desired, PODS), creates(desired, SERVICES)) == (["mnist"], [], [])
-    assert why_not_running(desired) == ("CreatingGang", "PodGroup mnist is not made yet")
-    assert [(each.reason, each.warning) for each in desired.news] == [("CreatingGang", False)]
+    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist is not made yet")
+    assert [(each.reason, each.warning) for each in desired.news] == [("CreatingPodGroup", False)]
     made = manifest(desired, POD_GROUPS, "mnist")
     assert made["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
@@ -191,7 +191,7 @@ def test_pods_are_made_when_the_group_may_run(phase: str, may: bool) -> None:
     job = asking()
     desired = plan(job, Children(group=its_group(job, phase)), T0, VOLCANO)
     assert creates(desired, PODS) == (["mnist-worker-0", "mnist-worker-1"] if may else [])
-    assert (why_not_running(desired)[0] == "WaitingForGang") is not may
+    assert (why_not_running(desired)[0] == "WaitingForPodGroup") is not may
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -199,10 +199,10 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     job = asking()
     young = Children(group=its_group(job, phase, made_at=T0 - 1 * SECONDS))
     desired = plan(job, young, T0, VOLCANO)
-    assert why_not_running(desired) == ("CreatingGang", "PodGroup mnist was made a moment ago")
+    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was made a moment ago")
     assert [each.warning for each in desired.news] == [False]
     assert desired.wake_at == T0 + 2 * SECONDS
-    assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForGang"
+    assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
 
 
 def test_who_names_volcano_himself_is_given_the_time_to_bring_his_own_group() -> None:
@@ -236,10 +236,10 @@ def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
     job = asking(policies={"schedulingPolicy": {"queue": "night"}})
     desired = plan(job, Children(group=its_group(job, "Pending", why="2/0 tasks in gang unschedulable")), T0, VOLCANO)
     assert why_not_running(desired) == (
-        "WaitingForGang",
+        "WaitingForPodGroup",
         "Volcano has not let PodGroup mnist into queue night: 2/0 tasks in gang unschedulable",
     )
-    assert [(each.reason, each.warning) for each in desired.news] == [("WaitingForGang", True)]
+    assert [(each.reason, each.warning) for each in desired.news] == [("WaitingForPodGroup", True)]
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Unknown"])
@@ -279,7 +279,7 @@ def test_the_group_is_kept_across_attempts_and_asked_again() -> None:
     life.admits("Pending")
     life.wait(10)
     assert (life.pods, life.group.uid) == ({}, uid)
-    assert the_condition(life.status, "Running").reason == "WaitingForGang"
+    assert the_condition(life.status, "Running").reason == "WaitingForPodGroup"
     life.admits()
     life.all_run()
     assert (life.status.phase, life.status.attempt) == ("Running", 1)
@@ -363,7 +363,7 @@ def test_where_the_cluster_has_no_groups_the_job_waits_and_says_what_to_do() -> 
     desired = plan(asking(), Children(), T0, ABSENT)
     assert writes_of(desired) == []
     assert why_not_running(desired) == (
-        "VolcanoMissing",
+        "PodGroupCRDNotFound",
         "the operator runs with --scheduling=volcano, but there are no PodGroups: install Volcano, or start the "
         "operator without --scheduling",
     )

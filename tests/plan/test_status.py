@@ -157,19 +157,19 @@ def test_conditions_stand_in_a_fixed_order() -> None:
 CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
     (
         {"waiting": "ImagePullBackOff", "waiting_message": "no such image"},
-        ("ImageCannotBePulled", "mnist-worker-1: no such image"),
+        ("ImagePullFailed", "mnist-worker-1: no such image"),
     ),
     *(
-        ({"waiting": word}, ("ImageCannotBePulled", f"mnist-worker-1: {word}"))
+        ({"waiting": word}, ("ImagePullFailed", f"mnist-worker-1: {word}"))
         for word in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
     ),
     (
         {"waiting": "CreateContainerError", "waiting_message": "no command specified"},
-        ("ContainerCannotBeMade", "mnist-worker-1: no command specified"),
+        ("CreateContainerFailed", "mnist-worker-1: no command specified"),
     ),
     (
         {"waiting": "CrashLoopBackOff", "waiting_message": "back-off 10s", "restarts": 3},
-        ("ContainerCrashes", "mnist-worker-1 has crashed 3 times: back-off 10s"),
+        ("CrashLoopBackOff", "mnist-worker-1 has crashed 3 times: back-off 10s"),
     ),
     (
         {"waiting": "CreateContainerConfigError", "waiting_message": 'secret "mine" not found'},
@@ -232,10 +232,10 @@ PROGRESS = [
     ),
     (
         Children((*all_pods(a_job(workers=2), phase="Pending", terminating=True),)),
-        "PodsLeaving",
+        "PodsTerminating",
         "2 pods of before are on their way out",
     ),
-    (running(a_job(workers=2)), "AllPodsRun", "all pods run"),
+    (running(a_job(workers=2)), "AllPodsRunning", "all pods run"),
 ]
 
 

@@ -185,7 +185,7 @@ def test_a_pod_of_before_that_does_not_go_is_never_one_of_after() -> None:
     life.asks(suspend=False)
     life.wait(1)
     assert life.pods["mnist-worker-0"].uid == stuck.uid
-    assert the_condition(life.status, "Running").reason == "PodsLeaving"
+    assert the_condition(life.status, "Running").reason == "PodsTerminating"
     life.wait(100)  # its node is given up
     life.all_run()
     assert (life.status.phase, life.pods["mnist-worker-0"].uid != stuck.uid) == ("Running", True)

@@ -41,7 +41,7 @@ async def test_running_and_finished_jobs_cost_nothing(stage: Stage) -> None:
     await stage.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
     for name in names:
         await stage.phase(name, "Running")
-        await stage.told(name, "AllPodsRun")
+        await stage.told(name, "AllPodsRunning")
     await stage.exits("job-[0-4]-worker-*")
     for name in names[:5]:
         await stage.phase(name, "Completed")

@@ -146,7 +146,7 @@ async def test_a_pod_of_an_earlier_job_of_the_same_name_is_not_taken_for_its_own
     await stage.delete(WHOLE_JOBS, "mnist")
     await stage.gone("mnist")
     await stage.submit(a_job(workers=2))
-    job = await stage.waits("mnist", "NameTaken")
+    job = await stage.waits("mnist", "NameConflict")
     job = await stage.until("mnist", lambda job: job.status["worker"].get("replicas") == 1)
     assert old.uid not in [each["uid"] for each in job.status["worker"]["refs"]]
     await stage.client.merge(WHOLE_PODS, held, {"metadata": {"finalizers": None}})
@@ -208,7 +208,7 @@ async def test_ipv6_addresses_are_used_by_name_and_otherwise_refused_with_the_wa
     status = {"phase": "Pending", "hostIP": "198.18.0.1", "podIP": "fd00::7", "podIPs": [{"ip": "fd00::7"}]}
     await stage.client.merge_status(WHOLE_PODS, Key(stage.namespace, "mnist-worker-0"), status)
     if intranet == "PodIP":
-        job = await stage.waits("mnist", "OnlyIPv6")
+        job = await stage.waits("mnist", "IPv4AddressRequired")
         assert "set spec.intranet to Service" in job.condition("Running")["message"]
     else:
         await stage.opened("mnist")

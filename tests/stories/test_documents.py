@@ -209,7 +209,7 @@ async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(empty_sta
     stage = empty_stage
     async with stage.operator():
         await stage.apply(ELASTIC)
-        job = await stage.waits("resnet-elastic", "NoEtcd")
+        job = await stage.waits("resnet-elastic", "EtcdNotConfigured")
         assert "--etcd-server" in job.condition("Running")["message"]
         assert not await stage.pods()
     async with stage.operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:

@@ -33,11 +33,11 @@ async def test_get_answers_whether_it_runs_how_many_of_how_many_and_since_when(s
 async def test_describe_shows_conditions_and_events(stage: Stage) -> None:
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
-    await stage.told("mnist", "AllPodsRun")
+    await stage.told("mnist", "AllPodsRunning")
     text = await stage.kubectl("describe", "pdj", "mnist")
     conditions, events = text.split("\nEvents:")
-    assert re.search(r"Reason: +AllPodsRun\n +Status: +True\n +Type: +Running", conditions)
-    assert re.search(r"Normal +AllPodsRun +.*paddle-operator +all pods run", events)
+    assert re.search(r"Reason: +AllPodsRunning\n +Status: +True\n +Type: +Running", conditions)
+    assert re.search(r"Normal +AllPodsRunning +.*paddle-operator +all pods run", events)
 
 
 async def test_scale_up_a_running_job(stage: Stage) -> None:
@@ -140,7 +140,7 @@ async def test_a_finished_job_applied_anew_after_its_deletion_does_not_read_the_
     await stage.client.merge(WHOLE_CONFIG_MAPS, barrier, {"metadata": {"finalizers": ["example.com/late"]}})
     await stage.kubectl("delete", "pdj/mnist")
     await stage.submit(COLLECTIVE)
-    await stage.waits("mnist", "NameTaken")
+    await stage.waits("mnist", "NameConflict")
     assert not await stage.pods()
     await stage.client.merge(WHOLE_CONFIG_MAPS, barrier, {"metadata": {"finalizers": None}})
     await stage.until("mnist", lambda job: job.uid != old.uid and job.phase == "Running")

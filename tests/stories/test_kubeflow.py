@@ -144,7 +144,7 @@ async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(stage: Sta
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mnist-worker-0", **marks}, **a_template()},
     )
     await stage.submit(a_job(workers=2))
-    await stage.waits("mnist", "NameTaken")
+    await stage.waits("mnist", "NameConflict")
     found = (await stage.pods())["mnist-worker-0"]
     assert (found.uid, found.metadata.owner_references) == (orphan.uid, ())
     assert not found.metadata.deletion_timestamp
@@ -157,7 +157,7 @@ async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(stage: Sta
     freed = await stage.client.merge(WHOLE_PODS, key, {"metadata": {"ownerReferences": None}})
     job = await stage.phase("mnist", "Restarting")
     assert job.status["attempt"] == 1
-    await stage.waits("mnist", "NameTaken")
+    await stage.waits("mnist", "NameConflict")
     assert (await stage.pods())["mnist-worker-1"].uid == freed.uid
     await stage.delete(WHOLE_PODS, "mnist-worker-1")
     await stage.phase("mnist", "Running")

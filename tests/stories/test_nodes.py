@@ -41,7 +41,7 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: Stage) -
     restarting = await stage.phase("mnist", "Restarting")
     assert restarting.status["attempt"] == 1
     assert "mnist-" in (await stage.told("mnist", "Restarting")).note
-    await stage.waits("mnist", "PodsLeaving")
+    await stage.waits("mnist", "PodsTerminating")
     await node.comes_back()
     await stage.runs_in_attempt(1)
 
@@ -57,7 +57,7 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         await node.cordon()  # as the taint does that a silent node is given after a while
         node.dies()
         await stage.client.evict(Key(stage.namespace, "mnist-worker-1"))
-        await stage.waits("mnist", "PodsLeaving")
+        await stage.waits("mnist", "PodsTerminating")
         pods = await stage.until_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))
         left_at = max(at for name in held if (at := pods[name].metadata.deletion_timestamp))
         await stage.another_life("before")  # so the operator has seen it, too: it counts from then, by its own clock
@@ -95,7 +95,7 @@ async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(e
             await stage.submit(with_template(a_job(workers=3), template))
             await stage.phase("mnist", "Running")
             await stage.delete(WHOLE_PODS, "mnist-worker-1")
-            await stage.waits("mnist", "PodsLeaving")
+            await stage.waits("mnist", "PodsTerminating")
         async with stage.operator(clock=LeapingClock(timedelta(minutes=10))):
             await stage.another_life("beside")  # so it had time to give them up
             end_at = datetime.now(UTC)

@@ -76,7 +76,7 @@ async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: Stage) -
     optional = {"WaitingForAddresses", "StartingContainers", "CreatingPods"}
     steady = [each for each in told if each[1] not in optional]
     assert sorted(steady) == [
-        ("Normal", "AllPodsRun", "all pods run", 1),
+        ("Normal", "AllPodsRunning", "all pods run", 1),
         (
             "Normal",
             "Completed",
@@ -105,10 +105,10 @@ async def test_room_is_made(stage: Stage) -> None:
 async def test_the_image_cannot_be_pulled(stage: Stage) -> None:
     stage.nodes.script("mnist-worker-1", image_never_pulls(), namespace=stage.namespace)
     await stage.submit(a_job(workers=2))
-    await hindered(stage, "ImageCannotBePulled", "mnist-worker-1", "demo-wide-and-deep:v1")
+    await hindered(stage, "ImagePullFailed", "mnist-worker-1", "demo-wide-and-deep:v1")
     stage.nodes.script("mnist-worker-1", starts(after=0.0), namespace=stage.namespace)
     await stage.phase("mnist", "Running")
-    await stage.told_once("mnist", "ImageCannotBePulled")
+    await stage.told_once("mnist", "ImagePullFailed")
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_a_container_keeps_crashing(stage: Stage) -> None:
     stage.nodes.script("mnist-worker-0", exits(1), namespace=stage.namespace)
     await stage.submit(with_template(a_job(workers=2), template))
     await hindered(
-        stage, "ContainerCrashes", "mnist-worker-0 has crashed", "back-off", "restarting failed container=paddle"
+        stage, "CrashLoopBackOff", "mnist-worker-0 has crashed", "back-off", "restarting failed container=paddle"
     )
     stage.nodes.script("mnist-worker-0", runs(), namespace=stage.namespace)
     job = await stage.phase("mnist", "Running")
@@ -215,13 +215,13 @@ async def test_somebody_elses_object_has_the_name_of_a_child(stage: Stage, kind:
     resource, name, manifest = FOREIGN[kind]
     foreign = await stage.create(resource, {"apiVersion": "v1", "metadata": {"name": name}, **manifest})
     await stage.submit(a_job(workers=2, intranet="Service"))
-    await hindered(stage, "NameTaken", f"{kind} {name}", "delete it, or rename the job")
+    await hindered(stage, "NameConflict", f"{kind} {name}", "delete it, or rename the job")
     ours = [pod for pod in (await stage.pods()).values() if pod.metadata.owner_references]
     assert all(pod.phase == "Pending" for pod in ours)
     assert (await stage.client.get(resource, Key(stage.namespace, name))).uid == foreign.uid
     await stage.delete(resource, name)
     await stage.phase("mnist", "Running")
-    await stage.told_once("mnist", "NameTaken")
+    await stage.told_once("mnist", "NameConflict")
     assert (await stage.environments("mnist"))["mnist-worker-0"]["PADDLE_TRAINERS_NUM"] == "2"
 
 
@@ -248,7 +248,7 @@ async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_pa
         await stage.submit(a_job("first", workers=1, intranet="Host"))
         await stage.phase("first", "Running")
         await stage.submit(a_job("second", workers=1, intranet="Host"))
-        await hindered(stage, "NoFreePorts", "--port-range", job="second")
+        await hindered(stage, "HostPortsExhausted", "--port-range", job="second")
         if end == "completed":
             await stage.exits("first-worker-0")
         else:

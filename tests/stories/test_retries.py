@@ -317,7 +317,7 @@ async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_as
         await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
         await stage.phase("mnist", "Running")
         await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
-        await stage.waits("mnist", "PodsLeaving")
+        await stage.waits("mnist", "PodsTerminating")
         await stage.until_pods(lambda pods: all(pod.metadata.deletion_timestamp for pod in pods.values()))
         await stage.another_life("beside")  # so the operator had time to ask
         await stage.exits("mnist-worker-*", code=137)

@@ -77,8 +77,8 @@ async def an_image_is_not_there(stage: Stage) -> Whole:
     stage.nodes.script("mnist-worker-0", image_never_pulls(), namespace=stage.namespace)
     await stage.submit(a_job(workers=1))
     await stage.opened("mnist")
-    await stage.told("mnist", "ImageCannotBePulled")
-    return await stage.waits("mnist", "ImageCannotBePulled")
+    await stage.told("mnist", "ImagePullFailed")
+    return await stage.waits("mnist", "ImagePullFailed")
 
 
 async def a_single_worker(stage: Stage) -> Whole:

@@ -8,7 +8,7 @@ from tests.stories.stage import Stage, about, conditions, of_job
 from tests.support.rights import OPERATOR
 
 RESTS = [("Accepted", "True", "SpecValid"), ("Running", "False", "Suspended"), ("Suspended", "True", "Suspended")]
-RUNS_AGAIN = [("Accepted", "True", "SpecValid"), ("Running", "True", "AllPodsRun"), ("Suspended", "False", "Resumed")]
+RUNS_AGAIN = [("Accepted", "True", "SpecValid"), ("Running", "True", "AllPodsRunning"), ("Suspended", "False", "Resumed")]
 NOTHING = "spec.suspend is true: no pod exists"
 TOLD = {"paddlejobs/status", "events"}  # what the operator writes of a job that rests
 
@@ -114,7 +114,7 @@ async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_start
         await stage.phase(name, "Suspended")
         await stage.until_pods(lambda pods: all(pod.metadata.deletion_timestamp for pod in of_job(pods, name).values()))
         await stage.change(name, {"suspend": False})
-        await stage.waits(name, "PodsLeaving")
+        await stage.waits(name, "PodsTerminating")
         left = of_job(await stage.pods(), name)
         assert {key: pod.uid for key, pod in left.items()} == {key: pod.uid for key, pod in before.items()}
         assert (await stage.job(name)).phase == "Pending"

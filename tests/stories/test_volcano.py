@@ -36,7 +36,7 @@ async def stage(gangs: GangStage) -> AsyncIterator[GangStage]:
 async def test_a_gang_waits_without_pods_until_there_are_nodes_for_all_of_it(stage: GangStage) -> None:
     await stage.submit(a_gang(ps=1, workers=4))
     job = await stage.waits_for_volcano()
-    assert job.condition("Running")["reason"] == "WaitingForGang"
+    assert job.condition("Running")["reason"] == "WaitingForPodGroup"
     assert "into queue default" in running_message(job)
     assert await stage.pods() == {}
     async with stage.more_nodes(1):
@@ -350,7 +350,7 @@ async def test_a_missing_volcano_is_told_others_go_on_and_it_is_found_when_it_co
         stage.operator(scheduling="volcano"),
     ):
         await stage.submit(a_gang(), with_scheduler("default-scheduler", a_job("other")))
-        job = await stage.waits("mnist", "VolcanoMissing")
+        job = await stage.waits("mnist", "PodGroupCRDNotFound")
         assert "install Volcano" in running_message(job)
         await stage.phase("other", "Running")
         assert (await stage.pods()).keys() == {"other-worker-0", "other-worker-1"}
@@ -359,4 +359,4 @@ async def test_a_missing_volcano_is_told_others_go_on_and_it_is_found_when_it_co
             await stage.phase("mnist", "Running")
         finally:
             await asyncio.to_thread(volcano.end)
-        await stage.told_once("mnist", "VolcanoMissing")
+        await stage.told_once("mnist", "PodGroupCRDNotFound")

@@ -135,7 +135,7 @@ class Model:
 
     def _refuse(self, kind: str, key: Key) -> None:
         self._changed = True
-        self.refusals[kind, key] = Refusal(kind, key, "NameTaken", "taken", self.now + 2 * SECONDS)
+        self.refusals[kind, key] = Refusal(kind, key, "NameConflict", "taken", self.now + 2 * SECONDS)
 
     def _write_status(self, desired: PaddleJobStatus) -> None:
         if desired == self.job.status:

@@ -1,4 +1,4 @@
-"""What our exit codes mean; docs/local.md tells them to users."""
+"""What our exit codes mean; docs/en/local.md tells them to users."""
 
 COMPLETED = 0
 FAILED = 1  # the job ran and failed

@@ -25,7 +25,7 @@ from paddle_operator.plan.children import Job
 from paddle_operator.plan.status import RUNNING
 
 # On a machine of one's own nobody comes and helps: these would be waited for in vain.
-HOPELESS = frozenset({"ImageCannotBePulled", "ContainerCannotBeMade", "Invalid", "Unschedulable"})
+HOPELESS = frozenset({"ImagePullFailed", "CreateContainerFailed", "Invalid", "Unschedulable"})
 
 
 @dataclass(frozen=True)

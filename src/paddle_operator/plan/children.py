@@ -247,7 +247,7 @@ def child_view(child: Object) -> ChildView:
     )
 
 
-NAME_TAKEN = "NameTaken"
+NAME_TAKEN = "NameConflict"
 """Somebody else's object has the name of a child. Every other refusal is the API server's, and in its words."""
 
 

@@ -184,15 +184,15 @@ def lacking(world: World, around: Surroundings, now: datetime) -> Obstacle | Non
     if is_gang(world.spec, around.scheduling) and not any(world.pods()):
         if around.groups_absent:
             fix = "install Volcano, or start the operator without --scheduling"
-            return "VolcanoMissing", f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}"
+            return "PodGroupCRDNotFound", f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}"
         if not may_run(world.children.group):
             refused = any(each.kind == POD_GROUPS.plural for each in world.refusals)
             return obstacle(world) if refused else wait_of(world.job, world.children.group, now)
     if world.spec.is_elastic and not around.etcd:
         fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
-        return "NoEtcd", f"spec.elastic needs an etcd: {fix}"
+        return "EtcdNotConfigured", f"spec.elastic needs an etcd: {fix}"
     if world.spec.intranet is Intranet.HOST and world.job.status.host_port is None:
-        return "NoFreePorts", "every block of --port-range is taken by a live job: widen the range"
+        return "HostPortsExhausted", "every block of --port-range is taken by a live job: widen the range"
     return None
 
 

@@ -54,15 +54,15 @@ def may_run(group: GroupView | None) -> bool:
 def wait_of(job: Job, group: GroupView | None, now: datetime) -> Obstacle:
     """Why no pod is made yet; a moment after the group was made, that is nothing to worry about."""
     if group is None:
-        return "CreatingGang", f"PodGroup {job.key.name} is not made yet"
+        return "CreatingPodGroup", f"PodGroup {job.key.name} is not made yet"
     if (seen_by := seen_at(group)) and now < seen_by:
-        return "CreatingGang", f"PodGroup {group.name} was made a moment ago"
+        return "CreatingPodGroup", f"PodGroup {group.name} was made a moment ago"
     queue = group.queue or "default"
     held = f"Volcano has not let PodGroup {group.name} into queue {queue}"
     if group.phase:
-        return "WaitingForGang", f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}"
+        return "WaitingForPodGroup", f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}"
     # Of a group whose queue does not exist it says nothing at all.
-    return "WaitingForGang", f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?"
+    return "WaitingForPodGroup", f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?"
 
 
 def seen_at(group: GroupView) -> datetime | None:

@@ -20,7 +20,7 @@ _NEVER_PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName"
 _NEVER_MADE = frozenset({"CreateContainerError", "RunContainerError"})
 HELD_BACK = "CreateContainerConfigError"
 STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
-ON_ITS_WAY = frozenset({"PodsLeaving", "CreatingGang", "CreatingPods", *STEPS, "AllPodsRun"})
+ON_ITS_WAY = frozenset({"PodsTerminating", "CreatingPodGroup", "CreatingPods", *STEPS, "AllPodsRunning"})
 """Reasons that need nobody's help; every other one is a warning."""
 
 Obstacle = tuple[str, str]
@@ -72,11 +72,11 @@ def _container_trouble(job: Job, pod: PodView) -> Obstacle | None:
     if not pod.waiting:
         return None
     if pod.waiting in _NEVER_PULLS:
-        return "ImageCannotBePulled", f"{pod.name}: {pod.waiting_message or pod.waiting}"
+        return "ImagePullFailed", f"{pod.name}: {pod.waiting_message or pod.waiting}"
     if pod.waiting in _NEVER_MADE:
-        return "ContainerCannotBeMade", f"{pod.name}: {pod.waiting_message or pod.waiting}"
+        return "CreateContainerFailed", f"{pod.name}: {pod.waiting_message or pod.waiting}"
     if pod.waiting == "CrashLoopBackOff":
-        return "ContainerCrashes", f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
+        return "CrashLoopBackOff", f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
     if pod.waiting == HELD_BACK and not _is_about_the_barrier(job, pod.waiting_message):
         return "ContainerConfigError", f"{pod.name}: {pod.waiting_message}"
     return None
@@ -91,7 +91,7 @@ def _place_trouble(world: World, pod: PodView) -> Obstacle | None:
     if pod.unschedulable:
         return "Unschedulable", f"{pod.name}: {pod.unschedulable}"
     if has_no_ipv4(world, pod):
-        return "OnlyIPv6", (
+        return "IPv4AddressRequired", (
             f"{pod.name} has the IPv6 address {pod.address} first, which Paddle cannot read: "
             "set spec.intranet to Service"
         )
@@ -101,7 +101,7 @@ def _place_trouble(world: World, pod: PodView) -> Obstacle | None:
 def _progress(world: World, pods: list[PodView]) -> Obstacle:
     total = world.spec.total
     if world.leftovers:
-        return "PodsLeaving", f"{len(world.leftovers)} pods of before are on their way out"  # their names are taken
+        return "PodsTerminating", f"{len(world.leftovers)} pods of before are on their way out"  # their names are taken
     if world.missing:
         return "CreatingPods", f"{len(world.missing)} of {total} pods are not made yet"
     if without := sum(not pod.address for pod in pods):
@@ -114,7 +114,7 @@ def observed(world: World, lacking: Obstacle | None, now: datetime) -> PaddleJob
     """The status of a job on its way, as the world is now; `lacking` is what keeps us from making pods."""
     phase = phase_of(world)
     if phase is Phase.RUNNING:
-        reason, message = "AllPodsRun", "all pods run"
+        reason, message = "AllPodsRunning", "all pods run"
     else:
         reason, message = lacking or obstacle(world)
     status = base(world, now)
