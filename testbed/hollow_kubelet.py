@@ -14,7 +14,7 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import Conflict, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.work_queue import Closed, Lane, Queue
+from paddle_operator.kube.work_queue import Closed, Priority, Queue
 from testbed.hollow_life import Life, Surroundings
 from testbed.hollow_node import HollowNode
 from testbed.hollow_pod import PODS, HollowPod
@@ -93,7 +93,7 @@ class Kubelet:
     def close(self) -> None:
         self._queue.close()
 
-    def _heard(self, old: HollowPod | None, new: HollowPod | None, lane: Lane) -> None:
+    def _heard(self, old: HollowPod | None, new: HollowPod | None, lane: Priority) -> None:
         if new is None:
             if old is not None:
                 self._forget(old.uid)
@@ -147,7 +147,7 @@ class Kubelet:
             except KubeError:
                 self._waiters.setdefault(pod.uid, []).extend(waiters)
                 raise
-            self.pods.wrote(written)
+            self.pods.observe_write(written)
             self._told[pod.uid] = text
         _release(waiters)
 

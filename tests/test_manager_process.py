@@ -21,7 +21,7 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from testbed.ports import free_ports
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS, Stage
+from tests.stories.stage import WHOLE_JOBS, ClusterHarness
 
 EXAMPLE = Path("deploy/examples/wide_and_deep.yaml")
 
@@ -189,11 +189,11 @@ async def test_a_leader_that_ends_in_mid_work_is_replaced_and_no_pod_is_made_twi
         asyncio.TaskGroup() as group,
     ):
         for way, word in ENDS.items():
-            stage = Stage(control_plane, client, nodes, await control_plane.make_namespace(way))
+            stage = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(way))
             group.create_task(replaced(control_plane, stage, word))
 
 
-async def replaced(control_plane: ControlPlane, stage: Stage, word: signal.Signals) -> None:
+async def replaced(control_plane: ControlPlane, stage: ClusterHarness, word: signal.Signals) -> None:
     flags = [f"--namespace={stage.namespace}", "--leader-elect", f"--leader-election-namespace={stage.namespace}"]
     flags += ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
     async with (

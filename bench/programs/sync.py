@@ -9,7 +9,7 @@ from bench.program import Options, Starter, bare_session, client_of, peak_megaby
 from paddle_operator.kube.client import PAGE_SIZE, Client, Scope
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
-from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.kube.work_queue import Priority, Queue
 from paddle_operator.plan.children import PodView, pod_view
 
 
@@ -32,7 +32,7 @@ async def filled(client: Client, asked: Sync) -> None:
     informer.store.index(lambda pod: (pod.owner_uid,))
     queue: Queue[str] = Queue("bench")
 
-    def hear(old: PodView | None, new: PodView | None, lane: Lane) -> None:
+    def hear(old: PodView | None, new: PodView | None, lane: Priority) -> None:
         pod = new or old
         assert pod
         queue.add(pod.owner_uid, lane)

@@ -14,7 +14,7 @@ from bench.program import Options, Starter, bare_session, client_of, run, tell
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Added, Deleted, Modified
-from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.kube.work_queue import Priority, Queue
 from paddle_operator.plan.children import PodView, pod_view
 
 
@@ -59,11 +59,11 @@ async def ours(asked: Watch) -> None:
         informer.store.index(lambda pod: (pod.owner_uid,))
         queue: Queue[str] = Queue("bench")
 
-        def hear(old: PodView | None, new: PodView | None, lane: Lane) -> None:
+        def hear(old: PodView | None, new: PodView | None, lane: Priority) -> None:
             pod = new or old
             assert pod
             queue.add(pod.owner_uid, lane)
-            if lane is Lane.LIVE:
+            if lane is Priority.LIVE:
                 meter.count()
 
         informer.store.listen(hear)

@@ -20,10 +20,10 @@ from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.health_server import Protection
+from paddle_operator.kube.health_server import MetricsAuth
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.log_format import JsonLines, TextLines, start_logging
-from paddle_operator.kube.manager import Died, Manager, run_until_signalled
+from paddle_operator.kube.manager import Manager, RunnableFailed, run_until_signalled
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.scheduling_policy import VOLCANO
 
@@ -120,7 +120,7 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
             recorder=recorder,
             health_address=flags.health_probe_bind_address,
             metrics_address=flags.metrics_bind_address,
-            protection=Protection(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
+            protection=MetricsAuth(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
         )
         log.info(
             "started",
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         connection = load.load(flags.kubeconfig, flags.context)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run(flags, connection))
-    except (Died, KubeError, OSError, ValueError) as error:
+    except (RunnableFailed, KubeError, OSError, ValueError) as error:
         log.error("ended: %s", error)  # noqa: TRY400  # the sentence says it; a traceback would not say more
         return 1
     return 0

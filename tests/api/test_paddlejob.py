@@ -5,10 +5,10 @@ import pytest
 
 from paddle_operator.api.paddlejob import (
     Condition,
+    InvalidSpec,
     PaddleJobStatus,
     Reference,
     RoleStatus,
-    Unfit,
     read_spec,
     read_status,
 )
@@ -25,7 +25,7 @@ def test_every_mistake_in_the_types_is_told() -> None:
         "ps": "two",
         "worker": {"replicas": "2", "template": []},
     }
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidSpec) as unfit:
         read(wrong)
     assert list(unfit.value.problems) == [
         "spec.intranet is 1, but must be PodIP, Service or Host",
@@ -41,7 +41,7 @@ def test_every_mistake_in_the_types_is_told() -> None:
 
 
 def test_a_long_value_is_cut_in_the_sentence() -> None:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidSpec) as unfit:
         read({"intranet": "x" * 1000})
     assert len(unfit.value.problems[0]) < 200
 
@@ -52,13 +52,13 @@ def test_a_null_is_as_if_it_were_not_there() -> None:
 
 @pytest.mark.parametrize("raw", [b"null", b"{}", b"[]", b'"x"', b"1"])
 def test_a_spec_of_any_shape_is_a_problem_and_no_crash(raw: bytes) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidSpec):
         read_spec(raw)
 
 
 def test_without_a_name_only_the_spec_is_looked_at() -> None:
     read({"worker": a_role()})
-    with pytest.raises(Unfit, match=r"metadata\.name"):
+    with pytest.raises(InvalidSpec, match=r"metadata\.name"):
         read({"worker": a_role()}, "")
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.api.paddlejob import Unfit
+from paddle_operator.api.paddlejob import InvalidSpec
 from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS
 from paddle_operator.api.paddlejob_rules import NAME_RULES, SPEC_RULES
 from paddle_operator.api.rules import Rule, at
@@ -31,7 +31,7 @@ def test_every_rule_has_a_wrong_job() -> None:
 
 def told_of(case: Case) -> str:
     """The sentence that the case is about; there may be others where one mistake breaks two rules."""
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidSpec) as unfit:
         read(case.wrong, case.wrong_name)
     (found,) = [sentence for sentence in unfit.value.problems if sentence.startswith(case.sentence)]
     return found
@@ -45,7 +45,7 @@ def test_what_lasts_may_not_change_and_the_sentence_says_what_to_do(transition: 
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidSpec) as unfit:
         read({"withGloo": 9, "worker": a_role(0, requests=1, template={})}, "9")
     assert [sentence.partition(" is ")[0] for sentence in unfit.value.problems] == [
         "metadata.name",
@@ -59,7 +59,9 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 def test_the_ports_of_init_containers_are_looked_at() -> None:
     template = a_template()
     template["spec"]["initContainers"] = [{"name": "first", "ports": [{"containerPort": 0}]}]
-    with pytest.raises(Unfit, match=r"initContainers\[0\].ports\[0\].containerPort is 0, but must be from 1 to 65535"):
+    with pytest.raises(
+        InvalidSpec, match=r"initContainers\[0\].ports\[0\].containerPort is 0, but must be from 1 to 65535"
+    ):
         read({"worker": a_role(template=template)})
 
 
@@ -69,14 +71,14 @@ def test_the_ports_of_init_containers_are_looked_at() -> None:
     ids=str,
 )
 def test_a_template_of_any_shape_is_a_problem_and_no_crash(template: dict[str, object]) -> None:
-    with pytest.raises(Unfit, match=r"spec\.worker\.template\.spec\.containers is empty"):
+    with pytest.raises(InvalidSpec, match=r"spec\.worker\.template\.spec\.containers is empty"):
         read({"worker": a_role(template=template)})
 
 
 def test_a_template_that_was_never_asked_for_its_form_is_asked_by_us() -> None:
     container = {"name": "a", "env": None, "tty": 1, "ports": ["x", {"containerPort": "http"}, {"hostPort": None}]}
     template = {"metadata": {"labels": {"a": 5}}, "spec": {"containers": [container], "initContainers": "x"}}
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(InvalidSpec) as unfit:
         read({"worker": a_role(template=template)})
     assert unfit.value.problems == (
         "spec.worker.template.metadata.labels.a is 5, but must be a text",

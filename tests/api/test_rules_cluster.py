@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from paddle_operator.api.paddlejob import Unfit
+from paddle_operator.api.paddlejob import InvalidSpec
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key
@@ -223,6 +223,6 @@ def sentences_of(refusal: Invalid) -> tuple[str, ...]:
 def our_problems(spec: Written, name: str) -> tuple[str, ...]:
     try:
         read(spec, name)
-    except Unfit as unfit:
+    except InvalidSpec as unfit:
         return unfit.problems
     return ()

@@ -19,7 +19,9 @@ PAGES = ["docs/en/local.md", "README.md", "deploy/examples/README.md", *OF_POLIC
 
 @pytest.mark.parametrize("kind", served_kinds(), ids=lambda kind: f"{kind.api_version} {kind.kind}")
 def test_the_closed_list_is_written_down(kind: object) -> None:
-    assert f" {getattr(kind, 'kind', '')}" in (ROOT / "docs/en/local.md").read_text().replace("|", " ").replace("(", " ")
+    assert f" {getattr(kind, 'kind', '')}" in (ROOT / "docs/en/local.md").read_text().replace("|", " ").replace(
+        "(", " "
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase
 from paddle_operator.cli.durations import duration_in_words
-from paddle_operator.cli.job_progress import Scene, headline, reason_of, state_in_words, summary
+from paddle_operator.cli.job_progress import JobProgress, headline, reason_of, state_in_words, summary
 from paddle_operator.cli.live_view import drawn
 from paddle_operator.kube.objects import Meta, Pod
 from paddle_operator.plan.children import Job, pod_view
@@ -66,8 +66,8 @@ def test_the_headline_has_the_phase_the_count_and_the_time() -> None:
 def test_the_headline_and_the_summary_have_the_tries_that_were_used() -> None:
     job = a_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=T0, restarts=1)
     assert headline(job, T0) == "mnist  Completed  2/2  0s  tries used: 1"
-    assert drawn(Scene(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
-    assert summary(Scene(job), T0)[1:] == ["  tries used: 1"]
+    assert drawn(JobProgress(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
+    assert summary(JobProgress(job), T0)[1:] == ["  tries used: 1"]
 
 
 def test_of_a_suspended_job_it_is_told_how_it_goes_on() -> None:
@@ -77,7 +77,7 @@ def test_of_a_suspended_job_it_is_told_how_it_goes_on() -> None:
 
 def test_the_summary_has_what_the_programs_reached() -> None:
     ended = T0 + timedelta(seconds=14)
-    scene = Scene(a_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=ended))
+    scene = JobProgress(a_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=ended))
     pod = a_pod()
     scene.saw(pod)
     scene.heard(pod, 'PADDLE_RESULT {"accuracy": 0.97}')
@@ -88,7 +88,9 @@ def test_the_summary_has_what_the_programs_reached() -> None:
 
 
 def test_the_summary_of_a_failure_ends_with_the_last_words_of_who_is_blamed() -> None:
-    scene = Scene(a_job(Phase.FAILED, "mnist-worker-1 exited 1: the program failed", "Failed", completion_time=T0))
+    scene = JobProgress(
+        a_job(Phase.FAILED, "mnist-worker-1 exited 1: the program failed", "Failed", completion_time=T0)
+    )
     for index in (0, 1):
         pod = a_pod(f"mnist-worker-{index}", uid=str(index))
         scene.saw(pod)
@@ -97,7 +99,7 @@ def test_the_summary_of_a_failure_ends_with_the_last_words_of_who_is_blamed() ->
 
 
 def test_a_pod_that_was_made_again_starts_with_an_empty_record() -> None:
-    scene = Scene(a_job())
+    scene = JobProgress(a_job())
     scene.saw(a_pod(uid="2"))
     scene.heard(a_pod(uid="2"), "step 3 loss 0.5")
     assert scene.saw(a_pod(uid="3"))
@@ -105,14 +107,14 @@ def test_a_pod_that_was_made_again_starts_with_an_empty_record() -> None:
 
 
 def test_news_about_a_pod_are_only_what_reads_otherwise() -> None:
-    scene = Scene(a_job())
+    scene = JobProgress(a_job())
     assert scene.saw(a_pod())
     assert not scene.saw(a_pod())
     assert scene.saw(a_pod(phase="Succeeded", terminated={"exitCode": 0}))
 
 
 def test_the_table_has_servers_before_workers_and_ten_behind_nine() -> None:
-    scene = Scene(a_job())
+    scene = JobProgress(a_job())
     for name in ("worker-10", "worker-9", "ps-0"):
         scene.saw(a_pod(f"mnist-{name}", uid=name))
     assert [actor.view.name for actor in scene.in_order] == ["mnist-ps-0", "mnist-worker-9", "mnist-worker-10"]

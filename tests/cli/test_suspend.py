@@ -63,8 +63,8 @@ async def test_a_job_is_suspended_while_no_cluster_runs_and_then_stays_so(paddle
     await paddlejob("run", "--detach", *a_program(tmp_path, FOR_EVER, backoffLimit=1))
     await running(paddlejob)
     await paddlejob("down")
-    asleep = await paddlejob("suspend", "tiny")
-    assert asleep.output == "tiny is suspended; no cluster runs, and paddlejob up will leave it so\n"
+    delayed = await paddlejob("suspend", "tiny")
+    assert delayed.output == "tiny is suspended; no cluster runs, and paddlejob up will leave it so\n"
     assert processes_of(paddlejob.state) == []
     await paddlejob("up")
     # The operator's word that it has looked is waited for by the next line: a resumed job starts with new pods.

@@ -81,7 +81,7 @@ def test_pods_that_wait_are_counted_by_kubelets_words_and_no_others() -> None:
     told = [{"waiting": "ImagePullBackOff"}, {"waiting": "MadeUp-4711"}, {"unschedulable": "no room"}, {}]
     jobs, pods = Shelf(job), Shelf(*(a_pod(job, "worker", index, **each) for index, each in enumerate(told)))
     collector = JobsCollector()
-    collector.heed(jobs, pods)
+    collector.register(jobs, pods)
     (counted,) = (family for family in collector.collect() if family.name == "paddlejob_pods_waiting")
     assert {each.labels["reason"]: each.value for each in counted.samples} == {
         "ImagePullBackOff": 1,

@@ -30,7 +30,7 @@ from tests.install.installed import (
     objects,
     process_of,
 )
-from tests.stories.stage import Stage
+from tests.stories.stage import ClusterHarness
 from tools.derived import stale
 from tools.manifests import manifests
 
@@ -84,7 +84,7 @@ async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_i
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        Stage(plane, client, nodes, NAMESPACE).open() as stage,
+        ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
     ):
         await stage.until_pods(lambda pods: any(pod.phase == "Running" for pod in pods.values()))
         assert rows(await typed(plane, get_pods)) == operators
@@ -119,7 +119,7 @@ async def test_with_the_readmes_arguments_a_real_volcano_starts_a_gang_and_elast
         async with (
             Client(plane.connection()) as client,
             HollowNodes(client, count=2, gpus=4) as nodes,
-            Stage(plane, client, nodes, NAMESPACE).open() as stage,
+            ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
             manager_of(await kubeconfig_of_account(plane, tmp_path), *container["args"]),
         ):
             await plane.kubectl("-n", NAMESPACE, "apply", "-f", str(ROOT / gang), "-f", str(ROOT / elastic))

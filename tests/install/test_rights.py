@@ -49,9 +49,9 @@ class NotingClient(Client):
         self._refused = refused  # told in the end: a pass that fails is only tried again
 
     @asynccontextmanager
-    async def _reply(self, call, silence_seconds):  # type: ignore[no-untyped-def]  # the seam is private
+    async def _reply(self, call, read_timeout):  # type: ignore[no-untyped-def]  # the seam is private
         self._asked.add(right_of(call))
-        async with super()._reply(call, silence_seconds) as reply:
+        async with super()._reply(call, read_timeout) as reply:
             if reply.status == 403:
                 self._refused.append(call.about)
             yield reply

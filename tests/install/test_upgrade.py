@@ -24,7 +24,7 @@ from tests.install.installed import (
 )
 from tests.stories.go_operator import FINALIZER, NEWEST, GoJob
 from tests.stories.jobs import a_job
-from tests.stories.stage import Stage, Whole, of_job
+from tests.stories.stage import ClusterHarness, Whole, of_job
 
 GO_OPERATOR = Path(__file__).parent / "go_operator.yaml"
 DEPLOYMENT = ("-n", NAMESPACE, "get", f"deployment/{MANAGER[2]}")
@@ -55,7 +55,7 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2, speed=20.0) as nodes,
-        Stage(plane, client, nodes, namespace).open() as stage,
+        ClusterHarness(plane, client, nodes, namespace).open() as stage,
     ):
         pods = uids(await GoJob(stage, NEWEST, a_job("simple", ps=1, workers=2)).runs())
         await plane.kubectl("apply", "-f", str(CRD))
@@ -85,16 +85,16 @@ async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstal
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        Stage(plane, client, nodes, NAMESPACE).open() as stage,
+        ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
     ):
         async with manager_of(kubeconfig, *arguments):
             await stage.submit(a_job("simple", ps=1, workers=2))
             await stage.until("simple", lambda job: (job.status or {}).get("ready") == "3/3")
-            await stage.another_life("before")  # so it had time for all that it writes of the first
+            await stage.run_unrelated_job("before")  # so it had time for all that it writes of the first
         pods = uids(await stage.pods())
         await plane.kubectl("apply", "-f", "-", stdin=another_version())
         async with stage.recorded() as written, manager_of(kubeconfig, *arguments):
-            await stage.another_life("other")
+            await stage.run_unrelated_job("other")
         assert [write for write in written if write.name.startswith("simple")] == []
         assert uids(await stage.pods()) == pods
         await plane.kubectl("delete", "-f", str(CRD), "-f", str(OPERATOR), "--timeout=240s")

@@ -8,7 +8,7 @@ from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object
-from paddle_operator.kube.work_queue import Lane, Queue
+from paddle_operator.kube.work_queue import Priority, Queue
 from tests.kube.objects import a_config_map
 
 
@@ -36,7 +36,7 @@ class OrderDesk:
         controller = Controller("orders", self.queue, self._answer, workers=4, clock=clock)
         self.manager = Manager(informers=[self.orders], controllers=[controller], elector=elector)
 
-    def _noted(self, _: Object | None, new: Object | None, lane: Lane) -> None:
+    def _noted(self, _: Object | None, new: Object | None, lane: Priority) -> None:
         if new:
             self.queue.add(new.key, lane)
 

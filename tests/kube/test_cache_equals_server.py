@@ -15,7 +15,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object, Resource
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 from testbed.clock import HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
@@ -36,7 +36,7 @@ class Replay:
         self.copy: dict[Key, Object] = {}
         informer.store.listen(self._hear)
 
-    def _hear(self, old: Object | None, new: Object | None, lane: Lane) -> None:
+    def _hear(self, old: Object | None, new: Object | None, lane: Priority) -> None:
         key = (new or old).key  # type: ignore[union-attr]  # one of the two is always there
         assert self.copy.get(key) == old
         if new is None:
@@ -113,7 +113,7 @@ class CacheLife(RuleBasedStateMachine):
         async def create() -> None:
             informer = self.replays[kind].informer
             try:
-                informer.wrote(await self.ours.create(kind, self.manifest(kind, name)))
+                informer.observe_write(await self.ours.create(kind, self.manifest(kind, name)))
             except KubeError:
                 return
             assert informer.store.get(Key(self.namespace, name)), "our own write is seen at once"

@@ -9,8 +9,8 @@ import pytest
 import trustme
 
 from paddle_operator.kube import connection_pool as module
-from paddle_operator.kube.connection_pool import CannotConnect, CannotReachProxy, Channels, ProxyRefused, Way
-from paddle_operator.kube.http_connection import MUCH, Channel, Lost, Reply
+from paddle_operator.kube.connection_pool import CannotConnect, CannotReachProxy, ConnectionPool, Origin, ProxyRefused
+from paddle_operator.kube.http_connection import MUCH, HTTPConnection, Lost, Reply
 
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -58,8 +58,8 @@ class Server:
         async with self.changed:
             await self.changed.wait_for(lambda: self.open == number)
 
-    def way(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> Way:
-        return Way(self.url, context, None, proxy)
+    def way(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> Origin:
+        return Origin(self.url, context, None, proxy)
 
 
 async def answer_always(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -84,27 +84,27 @@ async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.fixture
-async def channels() -> AsyncIterator[Channels]:
-    made = Channels()
+async def channels() -> AsyncIterator[ConnectionPool]:
+    made = ConnectionPool()
     yield made
     await made.close()
 
 
 @asynccontextmanager
-async def asked(channels: Channels, way: Way, silence_seconds: float | None = None) -> AsyncIterator[Reply]:
+async def asked(channels: ConnectionPool, way: Origin, read_timeout: float | None = None) -> AsyncIterator[Reply]:
     channel = await channels.take(way)
     try:
-        yield await channel.ask(ASK, silence_seconds)
+        yield await channel.ask(ASK, read_timeout)
     finally:
         channels.give_back(way, channel)
 
 
-async def read(channels: Channels, way: Way, silence_seconds: float | None = None) -> bytes:
-    async with asked(channels, way, silence_seconds) as reply:
+async def read(channels: ConnectionPool, way: Origin, read_timeout: float | None = None) -> bytes:
+    async with asked(channels, way, read_timeout) as reply:
         return await reply.read()
 
 
-async def test_one_connection_serves_one_request_after_another(channels: Channels) -> None:
+async def test_one_connection_serves_one_request_after_another(channels: ConnectionPool) -> None:
     async with Server(answer_always) as server:
         for _ in range(3):
             assert await read(channels, server.way()) == b"{}"
@@ -113,14 +113,14 @@ async def test_one_connection_serves_one_request_after_another(channels: Channel
         assert server.connections == 3
 
 
-async def test_who_comes_another_way_does_not_share_a_connection(channels: Channels) -> None:
+async def test_who_comes_another_way_does_not_share_a_connection(channels: ConnectionPool) -> None:
     async with Server(answer_always) as server:
         await read(channels, server.way())
-        await read(channels, Way(server.url, None, "another.example", None))
+        await read(channels, Origin(server.url, None, "another.example", None))
         assert server.connections == 2
 
 
-async def test_what_is_idle_is_closed_after_a_while(channels: Channels, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_idle_is_closed_after_a_while(channels: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_SECONDS", 0.05)
     async with Server(answer_always) as server:
         await asyncio.gather(*(read(channels, server.way()) for _ in range(2)))
@@ -128,7 +128,7 @@ async def test_what_is_idle_is_closed_after_a_while(channels: Channels, monkeypa
         assert await read(channels, server.way()) == b"{}"
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_again(channels: Channels) -> None:
+async def test_a_connection_that_the_server_has_closed_is_not_used_again(channels: ConnectionPool) -> None:
     async with Server(says(ANSWER)) as server:
         for number in (1, 2):
             assert await read(channels, server.way()) == b"{}"
@@ -136,7 +136,7 @@ async def test_a_connection_that_the_server_has_closed_is_not_used_again(channel
             await until_all_kept_are_broken(channels, server.way())
 
 
-async def test_a_server_that_speaks_unasked_is_left(channels: Channels) -> None:
+async def test_a_server_that_speaks_unasked_is_left(channels: ConnectionPool) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answered.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -152,7 +152,7 @@ async def test_a_server_that_speaks_unasked_is_left(channels: Channels) -> None:
         assert server.connections == 2
 
 
-async def until_all_kept_are_broken(channels: Channels, way: Way) -> None:
+async def until_all_kept_are_broken(channels: ConnectionPool, way: Origin) -> None:
     while any(not channel.broken for channel in channels._free.get(way, [])):
         await asyncio.sleep(0)
 
@@ -166,22 +166,22 @@ async def until_all_kept_are_broken(channels: Channels, way: Way) -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "the answer is no HTTP"),
     ],
 )
-async def test_an_answer_that_breaks_off_is_told_as_lost(channels: Channels, text: bytes, words: str) -> None:
+async def test_an_answer_that_breaks_off_is_told_as_lost(channels: ConnectionPool, text: bytes, words: str) -> None:
     async with Server(says(text)) as server:
         with pytest.raises(Lost, match=words):
             await read(channels, server.way())
         await server.until_open(0)
 
 
-async def test_silence_ends_the_wait_and_the_connection(channels: Channels) -> None:
+async def test_silence_ends_the_wait_and_the_connection(channels: ConnectionPool) -> None:
     async with Server(says(OPEN_ENDED, b"2\r\nab\r\n", then=stay)) as server:
         with pytest.raises(TimeoutError):
-            await read(channels, server.way(), silence_seconds=0.05)
+            await read(channels, server.way(), read_timeout=0.05)
         await server.until_open(0)
 
 
 async def test_a_server_that_speaks_now_and_then_is_not_silent() -> None:
-    loop, channel = asyncio.get_running_loop(), Channel()
+    loop, channel = asyncio.get_running_loop(), HTTPConnection()
     waiting = asyncio.ensure_future(channel.until(lambda: False, 3600))
     await asyncio.sleep(0)
     channel._heard_at = loop.time() - 1800
@@ -194,7 +194,7 @@ async def test_a_server_that_speaks_now_and_then_is_not_silent() -> None:
         await waiting
 
 
-async def test_who_gives_up_takes_the_connection_along(channels: Channels) -> None:
+async def test_who_gives_up_takes_the_connection_along(channels: ConnectionPool) -> None:
     async with Server(says(OPEN_ENDED, then=stay)) as server:
         asking = asyncio.ensure_future(read(channels, server.way()))
         await server.until_open(1)
@@ -204,14 +204,14 @@ async def test_who_gives_up_takes_the_connection_along(channels: Channels) -> No
         await server.until_open(0)
 
 
-async def test_who_leaves_a_stream_takes_the_connection_along(channels: Channels) -> None:
+async def test_who_leaves_a_stream_takes_the_connection_along(channels: ConnectionPool) -> None:
     async with Server(says(OPEN_ENDED, b"1\r\na\r\n", then=stay)) as server:
         async with asked(channels, server.way()) as reply:
             assert await anext(aiter(reply.parts())) == b"a"
         await server.until_open(0)
 
 
-async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: Channels) -> None:
+async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: ConnectionPool) -> None:
     sent = 0
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -235,7 +235,7 @@ async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: C
             taken += len(part)
 
 
-async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(channels: Channels) -> None:
+async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(channels: ConnectionPool) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (8 * MUCH) + b"x" * 8 * MUCH)
@@ -249,7 +249,7 @@ async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(channel
         assert server.connections == 1
 
 
-async def test_a_connection_that_nothing_was_sent_on_is_not_kept(channels: Channels) -> None:
+async def test_a_connection_that_nothing_was_sent_on_is_not_kept(channels: ConnectionPool) -> None:
     async with Server(stay) as server:
         channels.give_back(server.way(), await channels.take(server.way()))
         async with server.changed:
@@ -257,7 +257,7 @@ async def test_a_connection_that_nothing_was_sent_on_is_not_kept(channels: Chann
 
 
 async def test_closing_leaves_no_connection_and_fails_who_still_asks() -> None:
-    channels = Channels()
+    channels = ConnectionPool()
     async with Server(says(OPEN_ENDED, then=stay)) as server:
         asking = asyncio.ensure_future(read(channels, server.way()))
         await server.until_open(1)
@@ -268,14 +268,14 @@ async def test_closing_leaves_no_connection_and_fails_who_still_asks() -> None:
 
 
 async def test_nobody_there_and_nobody_who_answers_are_told(
-    channels: Channels, monkeypatch: pytest.MonkeyPatch
+    channels: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(CannotConnect) as refused:
-        await read(channels, Way("http://127.0.0.1:1", None, None, None))
+        await read(channels, Origin("http://127.0.0.1:1", None, None, None))
     assert isinstance(refused.value.reason, ConnectionRefusedError)
     monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
     async with Server(stay) as deaf:  # never says a word of TLS
-        way = Way(deaf.url.replace("http:", "https:"), ssl.create_default_context(), None, None)
+        way = Origin(deaf.url.replace("http:", "https:"), ssl.create_default_context(), None, None)
         with pytest.raises(CannotConnect, match="no answer in time"):
             await read(channels, way)
         await deaf.until_open(0)
@@ -329,7 +329,7 @@ def trust() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 @pytest.mark.parametrize("proxy_speaks_tls", [False, True])
 async def test_a_server_is_reached_through_a_proxys_tunnel(
-    channels: Channels, trust: tuple[ssl.SSLContext, ssl.SSLContext], proxy_speaks_tls: bool
+    channels: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext], proxy_speaks_tls: bool
 ) -> None:
     served, trusting = trust
     async with (
@@ -343,31 +343,31 @@ async def test_a_server_is_reached_through_a_proxys_tunnel(
         assert PROOF in head
 
 
-async def test_a_plain_request_is_for_the_proxy_to_pass_on(channels: Channels) -> None:
+async def test_a_plain_request_is_for_the_proxy_to_pass_on(channels: ConnectionPool) -> None:
     async with a_proxy() as (proxy, _):
-        way = Way("http://far.example/base", None, None, proxy)
+        way = Origin("http://far.example/base", None, None, proxy)
         assert await read(channels, way) == b"{}"
         assert (way.base, way.proxy_proof.encode()) == ("http://far.example/base", PROOF)
 
 
 async def test_a_proxy_that_refuses_or_is_not_there_is_told(
-    channels: Channels, trust: tuple[ssl.SSLContext, ssl.SSLContext]
+    channels: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     async with a_proxy(status=b"407 Proxy Authentication Required") as (proxy, _):
         with pytest.raises(ProxyRefused, match=r"Proxy Authentication Required \(407\)"):
-            await read(channels, Way("https://127.0.0.1:1", trust[1], None, proxy))
+            await read(channels, Origin("https://127.0.0.1:1", trust[1], None, proxy))
     with pytest.raises(CannotReachProxy):
-        await read(channels, Way("https://far.example", trust[1], None, "http://127.0.0.1:1"))
+        await read(channels, Origin("https://far.example", trust[1], None, "http://127.0.0.1:1"))
     async with Server(says(b"")) as mute:
         with pytest.raises(CannotReachProxy, match="Server disconnected"):
-            await read(channels, Way("https://far.example", trust[1], None, mute.url))
+            await read(channels, Origin("https://far.example", trust[1], None, mute.url))
 
 
 @pytest.mark.parametrize("through_proxy", [False, True])
 async def test_a_server_whom_nobody_vouches_for_is_not_spoken_to(
     trust: tuple[ssl.SSLContext, ssl.SSLContext], through_proxy: bool
 ) -> None:
-    channels = Channels()
+    channels = ConnectionPool()
     async with Server(answer_always, trust[0]) as server, a_proxy() as (proxy, _):
         with pytest.raises(ssl.SSLCertVerificationError):
             await read(channels, server.way(ssl.create_default_context(), proxy if through_proxy else None))
@@ -376,4 +376,4 @@ async def test_a_server_whom_nobody_vouches_for_is_not_spoken_to(
 
 def test_a_token_is_never_sent_in_the_clear_to_a_server_that_speaks_tls() -> None:
     with pytest.raises(AssertionError):
-        Way("https://far.example", None, None, None)
+        Origin("https://far.example", None, None, None)

@@ -3,7 +3,7 @@
 import pytest
 
 from paddle_operator.kube.decoding import Unreadable, read_changes, read_one, read_page
-from paddle_operator.kube.errors import Garbled
+from paddle_operator.kube.errors import DecodeError
 from paddle_operator.kube.objects import PODS, Added, Bookmark, Deleted, Error, Meta, Modified
 
 GOOD = b'{"metadata": {"name": "good", "resourceVersion": "5"}, "status": {"phase": "Running"}}'
@@ -88,7 +88,9 @@ def test_what_is_no_answer_of_an_api_server_is_one_sentence(body: bytes) -> None
     for read in (read_one, read_page, read_changes):
         if (read, body) in ((read_changes, b""), (read_one, b'{"items": 5}')):
             continue  # no lines are no changes, and every object is a Pod of whom little is known
-        with pytest.raises(Garbled, match="the server's answer about pods does not have the form that we know") as told:
+        with pytest.raises(
+            DecodeError, match="the server's answer about pods does not have the form that we know"
+        ) as told:
             read(PODS, body)
         assert "\n" not in str(told.value)
         assert told.value.__cause__ is None
@@ -96,7 +98,7 @@ def test_what_is_no_answer_of_an_api_server_is_one_sentence(body: bytes) -> None
 
 def test_an_object_by_itself_is_read_or_refused() -> None:
     assert read_one(PODS, GOOD).status.phase == "Running"
-    with pytest.raises(Garbled, match="Expected `str`, got `int`"):
+    with pytest.raises(DecodeError, match="Expected `str`, got `int`"):
         read_one(PODS, BAD)
 
 

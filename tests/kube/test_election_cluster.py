@@ -12,7 +12,7 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import SystemClock
 from paddle_operator.kube.leader_election import Elector, Terms
-from paddle_operator.kube.manager import Died, Manager
+from paddle_operator.kube.manager import Manager, RunnableFailed
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
 from testbed.audit import Writes
 from testbed.control_plane import ControlPlane
@@ -86,7 +86,7 @@ class Contender:
             await self._reachable.wait()  # kubelet would wait for its own back-off; the test, only for the network
             try:
                 await self._one_life()
-            except Died as death:
+            except RunnableFailed as death:
                 self.died.append(str(death))
             self._manager = None
 

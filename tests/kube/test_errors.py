@@ -8,6 +8,7 @@ import pytest
 from paddle_operator.kube import errors
 from paddle_operator.kube.errors import (
     AlreadyExists,
+    APIStatusError,
     Conflict,
     Details,
     Expired,
@@ -15,7 +16,6 @@ from paddle_operator.kube.errors import (
     Invalid,
     KubeError,
     NotFound,
-    Refused,
     ServerFault,
     Status,
     TooManyRequests,
@@ -57,13 +57,13 @@ def test_the_tree_at_the_head_of_the_file_is_the_tree_that_exists() -> None:
         (401, "Unauthorized", Unauthorized),
         (403, "Forbidden", Forbidden),
         (404, "NotFound", NotFound),
-        (405, "MethodNotAllowed", Refused),
+        (405, "MethodNotAllowed", APIStatusError),
         (409, "AlreadyExists", AlreadyExists),
         (409, "Conflict", Conflict),
         (409, "", Conflict),
         (410, "Expired", Expired),
         (410, "Gone", Expired),
-        (413, "RequestEntityTooLarge", Refused),
+        (413, "RequestEntityTooLarge", APIStatusError),
         (422, "Invalid", Invalid),
         (429, "TooManyRequests", TooManyRequests),
         (500, "InternalError", ServerFault),
@@ -71,7 +71,7 @@ def test_the_tree_at_the_head_of_the_file_is_the_tree_that_exists() -> None:
         (504, "Timeout", ServerFault),
     ],
 )
-def test_a_refusal_is_told_apart_by_code_and_reason(code: int, reason: str, kind: type[Refused]) -> None:
+def test_a_refusal_is_told_apart_by_code_and_reason(code: int, reason: str, kind: type[APIStatusError]) -> None:
     error = refusal("get pods default/a", Status(code, reason, "the server's words"), retry_after=3)
     assert type(error) is kind
     assert str(error).startswith(f"get pods default/a: the server's words ({code})")

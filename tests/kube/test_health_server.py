@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from paddle_operator.kube import metrics
-from paddle_operator.kube.health_server import Address, Complaints, Protection, _listener, serving
+from paddle_operator.kube.health_server import Address, Complaints, MetricsAuth, _listener, serving
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -126,11 +126,11 @@ async def test_a_port_that_is_taken_is_one_sentence_and_gives_the_other_one_back
         assert addresses == [free]
 
 
-def write_certificate(folder: Path, authority: trustme.CA) -> Protection:
+def write_certificate(folder: Path, authority: trustme.CA) -> MetricsAuth:
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_pem.write_to_path(str(folder / "key.pem"))
     issued.cert_chain_pems[0].write_to_path(str(folder / "certificate.pem"))
-    return Protection(folder / "certificate.pem", folder / "key.pem")
+    return MetricsAuth(folder / "certificate.pem", folder / "key.pem")
 
 
 async def test_metrics_go_over_tls_where_there_is_a_certificate_and_a_new_one_is_taken_up(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_
         async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as reply:
             return reply.status
 
-    async with serving("0", LOOPBACK, nothing, nothing, Protection(token=token)) as [address]:
+    async with serving("0", LOOPBACK, nothing, nothing, MetricsAuth(token=token)) as [address]:
         assert await asked(address) == 401
         assert await asked(address, Authorization="Bearer wrong") == 401
         assert await asked(address, Authorization="Bearer first") == 200
@@ -175,7 +175,7 @@ async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_
 
 async def test_a_token_of_any_bytes_is_a_wrong_one_and_no_defect(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("right")
-    async with serving("0", LOOPBACK, nothing, nothing, Protection(token=tmp_path / "token")) as [address]:
+    async with serving("0", LOOPBACK, nothing, nothing, MetricsAuth(token=tmp_path / "token")) as [address]:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: operator\r\nAuthorization: Bearer \xff\r\n\r\n")
         assert b" 401 " in await reader.readline()
@@ -186,14 +186,14 @@ async def test_a_token_of_any_bytes_is_a_wrong_one_and_no_defect(tmp_path: Path)
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (Protection(Path("certificate.pem"), Path("missing.pem")), "missing.pem"),
-        (Protection(Path("certificate.pem"), Path("anothers.pem")), "anothers.pem"),
-        (Protection(Path("missing.pem")), "missing.pem"),
-        (Protection(token=Path("missing")), "missing"),
+        (MetricsAuth(Path("certificate.pem"), Path("missing.pem")), "missing.pem"),
+        (MetricsAuth(Path("certificate.pem"), Path("anothers.pem")), "anothers.pem"),
+        (MetricsAuth(Path("missing.pem")), "missing.pem"),
+        (MetricsAuth(token=Path("missing")), "missing"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_named_at_the_start_and_not_when_somebody_asks(
-    wrong: Protection, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: MetricsAuth, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_certificate(tmp_path, trustme.CA())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddle_operator.kube.http_parser import LARGEST_HEAD, Answer, NotHttp
+from paddle_operator.kube.http_parser import LARGEST_HEAD, RemoteProtocolError, ResponseParser
 
 COUNTED = b'HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{"a": "b\\n"}'
 CHUNKED = (
@@ -17,8 +17,8 @@ NOTHING = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 OPEN_ENDED = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server."
 
 
-def fed(*portions: bytes) -> Answer:
-    answer = Answer()
+def fed(*portions: bytes) -> ResponseParser:
+    answer = ResponseParser()
     for portion in portions:
         answer.feed(portion)
     return answer
@@ -61,7 +61,7 @@ def test_a_body_of_no_announced_length_ends_with_the_connection() -> None:
 @pytest.mark.parametrize("text", [COUNTED[:-1], CHUNKED[:-1], COUNTED[:20], b""])
 def test_an_answer_that_ends_too_early_is_told(text: bytes) -> None:
     answer = fed(text)
-    with pytest.raises(NotHttp, match="Server disconnected"):
+    with pytest.raises(RemoteProtocolError, match="Server disconnected"):
         answer.close()
 
 
@@ -94,17 +94,17 @@ def test_a_connection_that_ends_or_says_too_much_is_not_used_again(text: bytes) 
     ],
 )
 def test_what_is_no_http_is_told_and_not_waited_for(text: bytes) -> None:
-    with pytest.raises(NotHttp):
+    with pytest.raises(RemoteProtocolError):
         fed(text)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_no_bytes_at_all_do_more_than_be_refused(portions: list[bytes]) -> None:
-    answer = Answer()
+    answer = ResponseParser()
     try:
         for portion in [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *portions]:
             if not answer.ended:
                 answer.feed(portion)
         answer.close()
-    except NotHttp:
+    except RemoteProtocolError:
         pass

@@ -10,18 +10,18 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.decoding import Page
-from paddle_operator.kube.errors import Silent
+from paddle_operator.kube.errors import ReadTimeout
 from paddle_operator.kube.informer import ABSENT_PAUSE_SECONDS, Informer, ListBy
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
 from paddle_operator.kube.store import Stored
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 from testbed.clock import FakeClock, HurriedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
 
-Told = tuple[str, str, Lane]
+Told = tuple[str, str, Priority]
 
 PATIENCE_SECONDS = 100.0  # a CustomResourceDefinition takes 10 s to go, on a machine with nothing else to do
 
@@ -53,7 +53,7 @@ class Ear:
         informer.store.listen(self._hear)
         informer.on_presence(self._hear_of_presence)
 
-    def _hear(self, old: Stored | None, new: Stored | None, lane: Lane) -> None:
+    def _hear(self, old: Stored | None, new: Stored | None, lane: Priority) -> None:
         deed = "added" if old is None else "deleted" if new is None else "changed"
         self.told.append((deed, (new or old).key.name, lane))  # type: ignore[union-attr]  # one of the two is there
         self._heard.set()
@@ -122,12 +122,12 @@ async def test_what_exists_is_listed_and_what_happens_is_followed(
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, f"old{number}")))
     informer = informer_of(client, namespace, list_by=list_by, page_size=2)
     async with running(informer) as ear:
-        assert ear.told == [("added", f"old{number}", Lane.RELIST) for number in range(5)]
+        assert ear.told == [("added", f"old{number}", Priority.LOW) for number in range(5)]
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "new")))
         await client.delete(CONFIG_MAPS, Key(namespace, "old0"))
         await client.merge(CONFIG_MAPS, Key(namespace, "new"), {"data": {"a": "b"}})
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
-        live = [("added", "new", Lane.LIVE), ("deleted", "old0", Lane.LIVE), ("changed", "new", Lane.LIVE)]
+        live = [("added", "new", Priority.LIVE), ("deleted", "old0", Priority.LIVE), ("changed", "new", Priority.LIVE)]
         assert ear.told[5:] == live
 
 
@@ -169,7 +169,7 @@ class TerseClient:
         self.problems.append(self.informer.problem)
         if len(self.problems) <= self.watches:
             yield []
-        raise Silent("no word for too long", sent=True)
+        raise ReadTimeout("no word for too long", sent=True)
 
 
 async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not_answer_is_out_of_touch() -> None:
@@ -199,7 +199,7 @@ async def test_a_real_410_leads_to_a_relist_that_tells_only_differences(
         await control_plane.compact()
         proxy.heal()
         await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
-    told = {(deed, name) for deed, name, lane in ear.told if lane is Lane.RELIST}
+    told = {(deed, name) for deed, name, lane in ear.told if lane is Priority.LOW}
     assert told == {("changed", "changed"), ("deleted", "gone"), ("added", "new")}
     assert len(ear.told) == 3
 
@@ -218,7 +218,7 @@ async def test_an_object_that_was_replaced_during_an_outage_is_told_as_two_piece
         await control_plane.compact()
         proxy.heal()
         await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
-    assert ear.told == [("deleted", "a", Lane.RELIST), ("added", "a", Lane.RELIST)]
+    assert ear.told == [("deleted", "a", Priority.LOW), ("added", "a", Priority.LOW)]
 
 
 async def test_pages_that_are_compacted_away_half_way_are_listed_in_one_piece(
@@ -260,7 +260,7 @@ async def test_our_own_writes_are_seen_before_the_watch_tells_them(
     async with running(informer) as ear:
         stalled = proxy.when(verb="watch").stall()
         key = Key(namespace, "a")
-        informer.wrote(created := await client.create(CONFIG_MAPS, a_config_map(key)))
+        informer.observe_write(created := await client.create(CONFIG_MAPS, a_config_map(key)))
         assert informer.store.get(key) == created
         informer.deleted(key, created.uid, await client.delete(CONFIG_MAPS, key))
         assert informer.store.get(key) is None
@@ -365,7 +365,7 @@ async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
         missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).answer(404)
         proxy.when(verb="watch").end_watch(times=1)
         await ear.until(lambda: informer.absent)
-        assert ear.told == [("deleted", "a", Lane.RELIST), ("deleted", "b", Lane.RELIST)]
+        assert ear.told == [("deleted", "a", Priority.LOW), ("deleted", "b", Priority.LOW)]
         missing.remove()
         await ear.until(lambda: not informer.absent)
         assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)

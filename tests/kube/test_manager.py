@@ -14,7 +14,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.manager import Died, Manager, run_until_signalled
+from paddle_operator.kube.manager import Manager, RunnableFailed, run_until_signalled
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from paddle_operator.kube.work_queue import Queue
 from testbed.clock import FakeClock, settled
@@ -54,7 +54,7 @@ async def test_a_part_that_raises_ends_the_process_with_its_reason() -> None:
     running = asyncio.ensure_future(a_manager(part).run())
     await settled()
     part.ends.set_exception(ZeroDivisionError("a defect"))
-    with pytest.raises(Died, match="informer of parts: ZeroDivisionError: a defect"):
+    with pytest.raises(RunnableFailed, match="informer of parts: ZeroDivisionError: a defect"):
         await running
 
 
@@ -63,7 +63,7 @@ async def test_a_part_that_just_ends_ends_the_process_too() -> None:
     running = asyncio.ensure_future(a_manager(part).run())
     await settled()
     part.ends.set_result(None)
-    with pytest.raises(Died, match="informer of parts ended by itself"):
+    with pytest.raises(RunnableFailed, match="informer of parts ended by itself"):
         await running
 
 

@@ -12,9 +12,9 @@ from paddle_operator.kube.quantities import (
     amount,
     binary,
     decimal,
+    effective_requests,
     in_units,
     larger,
-    most_at_once,
     times,
     total,
 )
@@ -143,4 +143,4 @@ def test_the_most_at_once_is_the_worst_moment_of_a_life_played_step_by_step(
     moments.append(alive + containers)
     names = {name for own in [*containers, *(own for own, _ in init_containers)] for name in own}
     worst = {name: max(sum(each.get(name, Fraction(0)) for each in moment) for moment in moments) for name in names}
-    assert most_at_once(containers, init_containers) == worst
+    assert effective_requests(containers, init_containers) == worst

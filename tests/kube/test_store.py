@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.store import Store
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -27,11 +27,11 @@ class Heard:
     """What listeners were told, replayed into a copy that must equal the store."""
 
     def __init__(self, store: Store[Thing]) -> None:
-        self.news: list[tuple[Thing | None, Thing | None, Lane]] = []
+        self.news: list[tuple[Thing | None, Thing | None, Priority]] = []
         self.copy: dict[Key, Thing] = {}
         store.listen(self.hear)
 
-    def hear(self, old: Thing | None, new: Thing | None, lane: Lane) -> None:
+    def hear(self, old: Thing | None, new: Thing | None, lane: Priority) -> None:
         self.news.append((old, new, lane))
         key = (new or old).key  # type: ignore[union-attr]  # one of the two is always there
         assert self.copy.get(key) == old, "what was is what we were told last"
@@ -63,13 +63,13 @@ def test_a_relist_tells_only_differences() -> None:
         relist.saw(thing(name, name, version))
     relist.finish(9)
     told = [((old or new).key.name, lane) for old, new, lane in heard.news]  # type: ignore[union-attr]
-    assert told == [("changed", Lane.RELIST), ("new", Lane.RELIST), ("gone", Lane.RELIST)]
+    assert told == [("changed", Priority.LOW), ("new", Priority.LOW), ("gone", Priority.LOW)]
 
 
 def test_what_we_wrote_after_a_list_was_taken_outlives_that_list() -> None:
     store: Store[Thing] = Store()
     relist = store.relist(10)
-    store.put_own(thing("ours", "1", 12))
+    store.put_own_write(thing("ours", "1", 12))
     relist.finish(10)
     assert store.get(Key("default", "ours"))
 
@@ -79,14 +79,14 @@ def test_our_own_write_does_not_revive_what_the_watch_saw_die() -> None:
     store.put(thing("a", "1", 5))
     store.remove(Key("default", "a"), "1")
     store.version = 7  # the deletion's
-    store.put_own(thing("a", "1", 6))  # the answer to our patch comes late
+    store.put_own_write(thing("a", "1", 6))  # the answer to our patch comes late
     assert store.get(Key("default", "a")) is None
 
 
 def test_what_we_deleted_is_not_revived_by_older_news() -> None:
     store: Store[Thing] = Store()
     store.put(thing("a", "1", 5))
-    store.bury(Key("default", "a"), "1")
+    store.delete_with_tombstone(Key("default", "a"), "1")
     store.put(thing("a", "1", 6))
     assert store.get(Key("default", "a")) is None
     store.put(thing("a", "2", 8))
@@ -98,7 +98,9 @@ def test_what_we_deleted_is_not_revived_by_older_news() -> None:
 def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_in_between() -> None:
     store: Store[Thing] = Store()
     store.put(thing("a", "1", 5))
-    store.bury(Key("default", "a"), "1")  # the list below was taken at 6; then somebody wrote at 7; then we deleted
+    store.delete_with_tombstone(
+        Key("default", "a"), "1"
+    )  # the list below was taken at 6; then somebody wrote at 7; then we deleted
     relist = store.relist(6)
     relist.saw(thing("a", "1", 5))
     relist.finish(6)
@@ -171,7 +173,7 @@ class StoreLife(RuleBasedStateMachine):
         written = self.server[name] = thing(name, uid, version, owner)
         self.log.append(("PUT", written))
         if ours:
-            self.store.put_own(written)
+            self.store.put_own_write(written)
 
     @rule(name=NAMES, ours=st.booleans())
     def delete(self, name: str, ours: bool) -> None:
@@ -179,7 +181,7 @@ class StoreLife(RuleBasedStateMachine):
             self.log.append(("DELETED", msgspec.structs.replace(gone, version=self._next())))
             known = self.store.get(gone.key)
             if ours and known and known.uid == gone.uid:
-                self.store.bury(gone.key, gone.uid)
+                self.store.delete_with_tombstone(gone.key, gone.uid)
                 self.ours_gone.add(gone.uid)
 
     @rule(most=st.integers(1, 5))

@@ -7,7 +7,7 @@ import pytest
 
 from paddle_operator.kube import watch_throttle as pacing
 from paddle_operator.kube.http_connection import Reply
-from paddle_operator.kube.watch_throttle import FEW, LONG_WINDOW_SECONDS, MUCH, WINDOW_SECONDS, Pace
+from paddle_operator.kube.watch_throttle import FEW, LONG_WINDOW_SECONDS, MUCH, WINDOW_SECONDS, WatchThrottle
 
 MANY = round(FEW * LONG_WINDOW_SECONDS / WINDOW_SECONDS) + 1  # for a long window
 
@@ -19,12 +19,12 @@ class Stream:
     def hold(self) -> None:
         self.deeds.append("hold")
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         self.deeds.append("go on")
 
 
-def a_pace(stream: Stream) -> Pace:
-    return Pace(cast("Reply", stream))
+def a_pace(stream: Stream) -> WatchThrottle:
+    return WatchThrottle(cast("Reply", stream))
 
 
 async def test_a_few_changes_are_not_waited_for() -> None:

@@ -13,7 +13,7 @@ from paddle_operator.kube.work_queue import (
     RETRIES_AT_ONCE,
     RETRIES_PER_SECOND,
     Closed,
-    Lane,
+    Priority,
     Queue,
 )
 from testbed.clock import FakeClock
@@ -43,7 +43,7 @@ async def test_a_key_that_is_added_while_in_work_comes_exactly_once_more() -> No
 async def test_a_live_change_goes_before_what_a_relist_brought() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     for key in ("old-1", "old-2", "old-3"):
-        queue.add(key, Lane.RELIST)
+        queue.add(key, Priority.LOW)
     queue.add("new")
     queue.add("old-3")
     assert [await queue.take() for _ in range(4)] == ["new", "old-3", "old-1", "old-2"]
@@ -53,17 +53,17 @@ async def test_a_key_in_work_that_a_relist_and_a_live_change_want_again_is_live(
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("a")
     key = await queue.take()
-    queue.add("a", Lane.RELIST)
+    queue.add("a", Priority.LOW)
     queue.add("a")
-    queue.add("a", Lane.RELIST)
-    queue.add("patient", Lane.RELIST)
+    queue.add("a", Priority.LOW)
+    queue.add("patient", Priority.LOW)
     queue.done(key)
     assert await queue.take() == "a"
 
 
 async def test_a_busy_cluster_does_not_starve_what_a_relist_brought() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
-    queue.add("patient", Lane.RELIST)
+    queue.add("patient", Priority.LOW)
     taken = []
     for number in range(20):
         queue.add(f"busy-{number}")
@@ -73,9 +73,9 @@ async def test_a_busy_cluster_does_not_starve_what_a_relist_brought() -> None:
 
 
 async def test_the_patient_never_keep_every_worker_from_who_has_just_come() -> None:
-    queue: Queue[str] = Queue("test", FakeClock(), most_patient=1)
+    queue: Queue[str] = Queue("test", FakeClock(), max_low_priority=1)
     for key in ("patient", "more-patient"):
-        queue.add(key, Lane.RELIST)
+        queue.add(key, Priority.LOW)
     assert await queue.take() == "patient"
     taker = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
@@ -90,9 +90,9 @@ async def test_the_patient_never_keep_every_worker_from_who_has_just_come() -> N
 
 
 async def test_one_of_the_patient_that_turns_hasty_need_not_wait_for_the_others() -> None:
-    queue: Queue[str] = Queue("test", FakeClock(), most_patient=1)
+    queue: Queue[str] = Queue("test", FakeClock(), max_low_priority=1)
     for key in ("patient", "b"):
-        queue.add(key, Lane.RELIST)
+        queue.add(key, Priority.LOW)
     assert await queue.take() == "patient"
     taker = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_a_short_wish_that_a_deadline_serves_as_well_outlives_the_deadline
     queue.add_after("a", 100)
     await clock.advance(99)
     queue.add_after("a", 4)  # the deadline comes first, and serves it
-    queue.let_sleep("a")  # there is no deadline any more
+    queue.cancel_add_after("a")  # there is no deadline any more
     await clock.advance(4)
     assert await asyncio.wait_for(queue.take(), 60) == "a"
 
@@ -198,17 +198,17 @@ class QueueLife(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = FakeClock()
-        self.queue: Queue[str] = Queue("test", self.clock, most_patient=2)
+        self.queue: Queue[str] = Queue("test", self.clock, max_low_priority=2)
         self.wanted: set[str] = set()
         self.hasty: set[str] = set()  # those of them that somebody waits for
         self.in_work: set[str] = set()
         self.delayed: dict[str, float] = {}
 
-    @rule(key=KEYS, lane=st.sampled_from(Lane))
-    def add(self, key: str, lane: Lane) -> None:
+    @rule(key=KEYS, lane=st.sampled_from(Priority))
+    def add(self, key: str, lane: Priority) -> None:
         self.queue.add(key, lane)
         self.wanted.add(key)
-        if lane is Lane.LIVE:
+        if lane is Priority.LIVE:
             self.hasty.add(key)
 
     @rule(key=KEYS, seconds=st.floats(0.1, 10))
@@ -259,7 +259,7 @@ TestQueueLife.settings = settings(
 async def test_a_key_that_comes_later_comes_in_its_lane() -> None:
     clock = FakeClock()
     queue: Queue[str] = Queue("test", clock)
-    queue.add_after("patient", 1, Lane.RELIST)
+    queue.add_after("patient", 1, Priority.LOW)
     queue.add_after("hasty", 2)
     await clock.advance(3)
     assert [await queue.take(), await queue.take()] == ["hasty", "patient"]

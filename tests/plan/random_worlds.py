@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.children import Children, ChildView, Job, PodView, Refusal
-from paddle_operator.plan.paddlejob import Surroundings
+from paddle_operator.plan.paddlejob import PlanContext
 from paddle_operator.plan.pod_group import GroupView
 from tests.support.jobs import (
     GO_FINALIZER,
@@ -241,7 +241,7 @@ def once(found: list[Refusal]) -> tuple[Refusal, ...]:
 
 
 surroundings = st.builds(
-    Surroundings,
+    PlanContext,
     scheduling=st.sampled_from(["", "volcano"]),
     etcd=st.sampled_from(["", "10.0.0.9:2379"]),
     free_port=st.sampled_from([None, 35020]),
@@ -250,6 +250,6 @@ surroundings = st.builds(
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Job, Children, Surroundings]:
+def worlds(draw: st.DrawFn) -> tuple[Job, Children, PlanContext]:
     job = draw(jobs())
     return job, draw(children_of(job)), draw(surroundings)

@@ -23,7 +23,7 @@ from tests.support.jobs import (
     patches,
     replaced,
     running,
-    told_so,
+    with_status,
     writes_of,
 )
 
@@ -146,6 +146,6 @@ def test_the_go_operators_finalizer_goes_from_a_finished_job() -> None:
 def test_a_policy_that_is_changed_after_the_end_is_heard() -> None:
     kept = a_job(workers=1, clean="Never", phase="Running")
     ended = plan(kept, replaced(running(kept), a_pod(kept, "worker", 0, exit_code=0)), T0).status
-    changed = told_so(a_job(workers=1, clean="Always"), ended)
+    changed = with_status(a_job(workers=1, clean="Always"), ended)
     pods = Children((a_pod(changed, "worker", 0, exit_code=0),))
     assert deletes(plan(changed, pods, T0 + SECONDS)) == ["mnist-worker-0"]

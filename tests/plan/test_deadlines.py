@@ -20,7 +20,7 @@ from tests.support.jobs import (
     replaced,
     running,
     the_condition,
-    told_so,
+    with_status,
     without,
     writes_of,
 )
@@ -94,7 +94,7 @@ def test_who_is_done_in_time_has_no_deadline_any_more_whenever_that_is_seen() ->
     for name in list(life.pods):
         life.exits(name, 0)
     life.now = T0 + 5000 * SECONDS
-    assert life.rest().wake_at is None
+    assert life.rest().requeue_at is None
     assert life.status.phase == "Completed"
 
 
@@ -122,17 +122,17 @@ def test_another_deadline_is_heard_while_the_job_runs() -> None:
 def test_the_time_in_which_a_spec_broke_the_rules_does_not_count() -> None:
     mended = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
     broken = msgspec.structs.replace(mended, spec=None, problems=("spec.worker is wrong",))
-    job = told_so(mended, plan(broken, Children(), T0).status)
+    job = with_status(mended, plan(broken, Children(), T0).status)
     later = T0 + 3600 * SECONDS
     desired = plan(job, Children(), later)
     assert creates(desired) == ["mnist-worker-0"]
-    assert desired.wake_at == later + 60 * SECONDS
+    assert desired.requeue_at == later + 60 * SECONDS
 
 
 def test_a_clock_that_goes_back_brings_no_deadline_nearer() -> None:
     job = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
-    job = told_so(job, plan(job, running(job), T0).status)
-    assert plan(job, running(job), T0 - 30 * SECONDS).wake_at == T0 + 30 * SECONDS
+    job = with_status(job, plan(job, running(job), T0).status)
+    assert plan(job, running(job), T0 - 30 * SECONDS).requeue_at == T0 + 30 * SECONDS
 
 
 # The start
@@ -172,7 +172,7 @@ def test_a_pod_has_started_when_its_container_has_ready_or_not(ready: bool) -> N
     life = alive(startDeadlineSeconds=60)
     life.pods = {name: msgspec.structs.replace(pod, ready=ready) for name, pod in life.pods.items()}
     life.wait(1)
-    assert life.plan().wake_at is None
+    assert life.plan().requeue_at is None
     life.wait(1000)
     assert life.status.phase == ("Running" if ready else "Starting")
 
@@ -224,10 +224,10 @@ def test_elastic_pods_start_together_once_and_then_come_and_go() -> None:
 def test_of_two_deadlines_the_first_wakes() -> None:
     life = waiting(startDeadlineSeconds=60, activeDeadlineSeconds=100)
     life.wait(1)
-    assert life.plan().wake_at == T0 + 60 * SECONDS
+    assert life.plan().requeue_at == T0 + 60 * SECONDS
     life.all_run()
     life.wait(1)
-    assert life.plan().wake_at == T0 + 100 * SECONDS
+    assert life.plan().requeue_at == T0 + 100 * SECONDS
 
 
 # After the end
@@ -250,7 +250,7 @@ def test_a_finished_job_is_deleted_at_its_time_and_once(code: int, ttl: int) -> 
 def test_without_a_time_to_live_a_job_stays() -> None:
     life = alive({"workers": 1})
     life.exits("mnist-worker-0", 0)
-    assert life.rest().wake_at is None
+    assert life.rest().requeue_at is None
 
 
 def test_the_time_to_live_counts_from_the_end_also_where_nobody_saw_it() -> None:
@@ -281,7 +281,7 @@ def test_a_job_that_ended_before_times_were_written_down_is_not_deleted() -> Non
 def test_the_pods_of_a_failed_job_are_kept_until_the_job_goes() -> None:
     job = a_job(workers=1, phase="Failed", completion_time=T0, policies={"ttlSecondsAfterFinished": 60})
     there = Children(all_pods(job, exit_code=1))
-    assert (writes_of(plan(job, there, T0)), plan(job, there, T0).wake_at) == ([], T0 + 60 * SECONDS)
+    assert (writes_of(plan(job, there, T0)), plan(job, there, T0).requeue_at) == ([], T0 + 60 * SECONDS)
 
 
 # Never without a time at which to wake
@@ -289,30 +289,30 @@ def test_the_pods_of_a_failed_job_are_kept_until_the_job_goes() -> None:
 
 def test_who_waits_for_a_cause_is_woken_by_a_deadline_as_well() -> None:
     job = a_job(workers=2, phase="Running", policies={"activeDeadlineSeconds": 3})
-    job = told_so(job, plan(job, running(job), T0).status)
+    job = with_status(job, plan(job, running(job), T0).status)
     victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
-    assert plan(job, replaced(running(job), victim), T0).wake_at == T0 + 3 * SECONDS
+    assert plan(job, replaced(running(job), victim), T0).requeue_at == T0 + 3 * SECONDS
     vanished = without(running(job), "mnist-worker-0")
-    assert plan(job, vanished, T0).wake_at == T0 + 3 * SECONDS
+    assert plan(job, vanished, T0).requeue_at == T0 + 3 * SECONDS
 
 
 def test_who_waits_for_the_barrier_of_before_to_go_is_woken_for_what_is_ahead() -> None:
     """Somebody's finalizer holds the ConfigMap: no event is to come."""
     job = a_job(workers=1, policies={"backoffLimit": 1}, phase="Running")
     there = replaced(running(job), a_pod(job, "worker", 0, exit_code=1, finished_at=T0))
-    again = told_so(job, plan(job, there, T0).status)
-    assert plan(again, Children((), there.config_maps), T0).wake_at == T0 + 10 * SECONDS
+    again = with_status(job, plan(job, there, T0).status)
+    assert plan(again, Children((), there.config_maps), T0).requeue_at == T0 + 10 * SECONDS
 
 
 def test_a_job_that_started_but_was_never_ready_has_all_its_time_when_a_pod_vanishes_much_later() -> None:
     job = a_job(workers=2, policies={"startDeadlineSeconds": 60})
     started = running(job, ready=False)
-    first = told_so(job, plan(job, started, T0).status)
+    first = with_status(job, plan(job, started, T0).status)
     later = T0 + 5000 * SECONDS
     desired = plan(first, without(started, "mnist-worker-1"), later)
     assert (desired.status.phase, desired.status.attempt_time) == ("Restarting", later)
-    again = plan(told_so(job, desired.status), Children(), later + 59 * SECONDS)
+    again = plan(with_status(job, desired.status), Children(), later + 59 * SECONDS)
     assert again.status.phase == "Restarting"
-    assert again.wake_at == later + 60 * SECONDS
-    late = plan(told_so(job, again.status), Children(), later + 60 * SECONDS)
+    assert again.requeue_at == later + 60 * SECONDS
+    late = plan(with_status(job, again.status), Children(), later + 60 * SECONDS)
     assert the_condition(late.status, "Failed").reason == "StartDeadlineExceeded"

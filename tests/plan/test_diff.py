@@ -27,8 +27,8 @@ from tests.support.jobs import (
     patches,
     running,
     scaled,
-    told_so,
     why_not_running,
+    with_status,
     writes_of,
 )
 
@@ -51,12 +51,12 @@ def test_everything_is_made_at_once_services_first_then_a_role_after_the_other()
 
 def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
     """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
-    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).children_first
-    assert not plan(a_job(workers=FEW + 1), Children(), T0).children_first
+    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).defer_status
+    assert not plan(a_job(workers=FEW + 1), Children(), T0).defer_status
     known = a_job(workers=2)
-    known = told_so(known, plan(known, Children(), T0).status)
-    assert not plan(known, Children(), T0).children_first
-    assert not plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).children_first
+    known = with_status(known, plan(known, Children(), T0).status)
+    assert not plan(known, Children(), T0).defer_status
+    assert not plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).defer_status
 
 
 def test_what_is_there_is_not_made_again() -> None:
@@ -71,9 +71,9 @@ def test_a_job_that_runs_costs_nothing() -> None:
     for intranet in ("PodIP", "Service", "Host"):
         job = a_job(ps=1, workers=2, intranet=intranet, host_port=35000)
         status = plan(job, running(job), T0).status
-        desired = plan(told_so(job, status), running(job), T0 + 600 * SECONDS)
+        desired = plan(with_status(job, status), running(job), T0 + 600 * SECONDS)
         assert desired.status == status
-        assert (desired.waves, desired.news, desired.wake_at) == ((), (), None)
+        assert (desired.waves, desired.news, desired.requeue_at) == ((), (), None)
 
 
 def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
@@ -122,8 +122,8 @@ def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> 
     barrier = a_barrier(job)
     late = held_back(job, "worker", 1)
     assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
-    woken = msgspec.structs.replace(late, woken_for=barrier.contract)
-    assert patches(plan(job, Children((a_pod(job, "worker", 0), woken), (barrier,)), T0)) == {}
+    with_requeue = msgspec.structs.replace(late, woken_for=barrier.contract)
+    assert patches(plan(job, Children((a_pod(job, "worker", 0), with_requeue), (barrier,)), T0)) == {}
 
 
 @pytest.mark.parametrize("waiting", ["", "ContainerCreating", "PodInitializing", "ImagePullBackOff"])
@@ -201,11 +201,11 @@ def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
     refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
     early = plan(job, Children(refusals=(refusal,)), T0)
     assert creates(early) == []  # the other one would be refused as well
-    assert early.wake_at == T0 + 4 * SECONDS
+    assert early.requeue_at == T0 + 4 * SECONDS
     assert why_not_running(early)[0] == "QuotaExceeded"
     in_time = plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS)
     assert creates(in_time) == ["mnist-worker-0", "mnist-worker-1"]
-    assert in_time.wake_at is None
+    assert in_time.requeue_at is None
 
 
 def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
@@ -217,7 +217,7 @@ def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
 def test_the_earliest_retry_wakes_us() -> None:
     job = a_job(workers=3)
     later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
-    assert plan(job, Children(refusals=later), T0).wake_at == T0 + 7 * SECONDS
+    assert plan(job, Children(refusals=later), T0).requeue_at == T0 + 7 * SECONDS
 
 
 def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
@@ -232,23 +232,23 @@ def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
     desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
     assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
     assert why_not_running(desired)[0] == "NameConflict"
-    assert desired.wake_at == refusal.retry_at
+    assert desired.requeue_at == refusal.retry_at
     assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
 
 
 def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
     """A ConfigMap of somebody else would let containers start with what it says."""
     job = a_job(workers=2)
-    assert plan(job, Children(), T0).claims == ((CONFIG_MAPS, job.key),)
+    assert plan(job, Children(), T0).required_names == ((CONFIG_MAPS, job.key),)
     for children in (Children(all_pods(job, phase="Pending")), running(job)):
-        assert plan(job, children, T0).claims == ()
-    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).claims == ()
+        assert plan(job, children, T0).required_names == ()
+    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).required_names == ()
 
 
 def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
     job = a_job(workers=2)
     refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(refusals=(refusal,)), T0)
-    assert (writes_of(desired), desired.claims) == ([], ())
-    assert desired.wake_at == refusal.retry_at
+    assert (writes_of(desired), desired.required_names) == ([], ())
+    assert desired.requeue_at == refusal.retry_at
     assert len(creates(plan(job, Children(refusals=(refusal,)), refusal.retry_at))) == 2

@@ -10,8 +10,8 @@ from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.kube.objects import CONFIG_MAPS, SERVICES
 from paddle_operator.plan.children import Children, Job
 from paddle_operator.plan.endpoints import Endpoints, Ports, endpoints_of, ports_of
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.rendezvous_env import own_variables
 from tests.support.jobs import (
     T0,
@@ -30,7 +30,7 @@ from tests.support.jobs import (
 
 def known(job: Job, children: Children) -> Endpoints | None:
     assert job.spec
-    return endpoints_of(World(job, job.spec, children))
+    return endpoints_of(ObservedJob(job, job.spec, children))
 
 
 def test_the_barrier_waits_for_every_address() -> None:
@@ -140,14 +140,14 @@ def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
 
 def test_a_block_of_ports_is_written_down_before_the_first_pod_names_one() -> None:
     job = a_job(workers=1, intranet="Host")
-    desired = plan(job, Children(), T0, Surroundings(free_port=35020))
+    desired = plan(job, Children(), T0, PlanContext(free_port=35020))
     assert desired.status.host_port == 35020
     assert desired.waves == ()
 
 
 def test_a_job_keeps_the_block_that_it_has() -> None:
     job = a_job(workers=1, intranet="Host", host_port=35040)
-    assert plan(job, Children(), T0, Surroundings(free_port=35020)).status.host_port == 35040
+    assert plan(job, Children(), T0, PlanContext(free_port=35020)).status.host_port == 35040
 
 
 @pytest.mark.parametrize(("intranet", "block"), [("PodIP", None), ("Service", None), ("Host", 35000)])
@@ -160,7 +160,7 @@ def test_on_one_machine_every_job_takes_ports_that_nobody_listens_on(intranet: s
     blocks = PortBlocks([35000, 35020, 35040], lambda first: first != 35000, for_every_job=True)
     first = a_job(workers=1, intranet=intranet)
     other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, uid="another"))
-    blocks.heed([first, other])
+    blocks.register([first, other])
     assert [blocks.block_for(job) for job in (first, other)] == [35020, 35040]
 
 

@@ -51,7 +51,7 @@ def test_the_cause_is_waited_for_while_only_victims_are_known() -> None:
     desired = after((0, 134, 0), (1, 250, 1), now=T0 + 2 * SECONDS)
     assert desired.status.phase == "Running"
     assert writes_of(desired) == []
-    assert desired.wake_at == T0 + PATIENCE == T0 + 5 * SECONDS
+    assert desired.requeue_at == T0 + PATIENCE == T0 + 5 * SECONDS
 
 
 def test_patience_ends_at_its_last_instant() -> None:

@@ -19,8 +19,8 @@ from tests.support.jobs import (
     replaced,
     running,
     the_condition,
-    told_so,
     why_not_running,
+    with_status,
     writes_of,
 )
 from tests.support.model import Model, a_life
@@ -218,7 +218,7 @@ def test_a_failure_whose_status_was_not_written_is_counted_once_all_the_same() -
     job = tried(1, phase="Running")
     there = replaced(running(job), a_pod(job, "worker", 1, exit_code=1, finished_at=T0))
     assert plan(job, there, T0) == plan(job, there, T0)
-    counted = told_so(job, plan(job, there, T0).status)
+    counted = with_status(job, plan(job, there, T0).status)
     again = plan(counted, there, T0 + SECONDS)
     assert (again.status.restarts, again.status.attempt) == (1, 1)
 
@@ -367,7 +367,7 @@ def test_while_one_waits_alone_the_others_train_on_and_it_is_told() -> None:
         "Replacing",
         "mnist-worker-1 exited 1: the program failed: its log has the reason: it alone is made again at 12:00:10 UTC",
     )
-    assert (writes_of(desired), desired.wake_at) == ([], T0 + 10 * SECONDS)
+    assert (writes_of(desired), desired.requeue_at) == ([], T0 + 10 * SECONDS)
 
 
 def test_one_alone_and_one_who_is_not_restart_everybody_for_one_try() -> None:

@@ -14,13 +14,13 @@ from paddle_operator.kube.writes import Create, Delete, Write
 from paddle_operator.plan.children import Children, Job, JobPlan
 from paddle_operator.plan.failure_policy import LONGEST_PAUSE
 from paddle_operator.plan.job_view import PADDLE_JOBS
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.paddlejob import Surroundings
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.paddlejob import PlanContext
 from tests.plan.random_worlds import EDGES, jobs, quick
 from tests.support.jobs import SECONDS, T0, scaled, writes_of
 from tests.support.model import Model
 
-AROUND = Surroundings(etcd="10.0.0.9:2379", free_port=35020)
+AROUND = PlanContext(etcd="10.0.0.9:2379", free_port=35020)
 
 
 class Watched(Model):
@@ -78,7 +78,7 @@ class Watched(Model):
             self.of_before |= {pod.uid for pod in there.pods}
             self.suspensions += 1
         if not spec.suspend and not before.finished:
-            seated = World(self.job, spec, self.children()).pods()
+            seated = ObservedJob(self.job, spec, self.children()).pods()
             assert not self.of_before & {pod.uid for pod in seated}, "a pod of before is taken for one of after"
 
     def _check_deadline(self, before: Job, desired: JobPlan) -> None:
@@ -95,8 +95,8 @@ class Watched(Model):
         if limit and active >= limit + blur and not spec.suspend and not self._just_resumed(before):
             assert self.job.finished
         if limit and not self.job.finished and not spec.suspend and self.since and desired.status == before.status:
-            assert desired.wake_at
-            assert (desired.wake_at - self.now).total_seconds() <= max(0, limit - active) + blur
+            assert desired.requeue_at
+            assert (desired.requeue_at - self.now).total_seconds() <= max(0, limit - active) + blur
         if self.since is None and status.conditions and status.phase != "Suspended":
             self.since = self.now
         elif self.since is not None and status.phase == "Suspended":

@@ -8,7 +8,7 @@ import pytest
 from paddle_operator.api.paddlejob import Role, RoleStatus
 from paddle_operator.kube.objects import Object, Pod
 from paddle_operator.plan.children import Children, Job, PodView, child_view, pod_view
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 from tests.support.jobs import (
     T0,
     UID,
@@ -29,9 +29,9 @@ from tests.support.jobs import (
 TIME = "2026-05-04T12:00:00Z"
 
 
-def world_of(job: Job, children: Children) -> World:
+def world_of(job: Job, children: Children) -> ObservedJob:
     assert job.spec
-    return World(job, job.spec, children)
+    return ObservedJob(job, job.spec, children)
 
 
 def seen(status: dict[str, Any], *containers: str, **spec: object) -> PodView:
@@ -298,7 +298,7 @@ def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
 )
 def test_a_pod_is_counted_by_its_phase(told: dict[str, Any], sort: str) -> None:
     job = a_job(workers=1)
-    assert world_of(job, Children()).sort_of(Role.WORKER, a_pod(job, "worker", 0, **told)) == sort
+    assert world_of(job, Children()).pod_state(Role.WORKER, a_pod(job, "worker", 0, **told)) == sort
 
 
 @pytest.mark.parametrize(
@@ -317,14 +317,14 @@ def test_a_sidecar_that_runs_on_does_not_keep_a_pod_from_its_end(policy: str | N
     template = a_template(restartPolicy=policy) if policy else a_template()
     job = a_job(workers=1, template=template)
     pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=code)
-    assert world_of(job, Children()).sort_of(Role.WORKER, pod) == sort
+    assert world_of(job, Children()).pod_state(Role.WORKER, pod) == sort
 
 
 def test_of_a_go_operators_pod_only_its_phase_is_known() -> None:
     """It gave workers of Service mode OnFailure where the template says nothing."""
     job = a_job(workers=1, intranet="Service")
     pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=1, ours=False)
-    assert world_of(job, Children()).sort_of(Role.WORKER, pod) == "starting"
+    assert world_of(job, Children()).pod_state(Role.WORKER, pod) == "starting"
 
 
 # Released, spent
@@ -351,7 +351,7 @@ def counting(job: Job, **counts: Any) -> Job:
 def test_a_worker_that_vanished_after_its_success_is_spent_and_not_missing() -> None:
     job = counting(a_job(workers=2), replicas=2, succeeded=1, running=1)
     world = world_of(job, without(running(job), "mnist-worker-0"))
-    assert world.spent[Role.WORKER] == 1
+    assert world.succeeded_and_deleted[Role.WORKER] == 1
     assert world.missing == []
 
 
@@ -359,14 +359,14 @@ def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
     job = counting(a_job(workers=2), replicas=1, succeeded=1, running=1)
     next_one = replaced(running(job), a_pod(job, "worker", 1, exit_code=0))
     for children in (running(job), next_one):
-        assert world_of(job, without(children, "mnist-worker-0")).spent[Role.WORKER] == 1
+        assert world_of(job, without(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
     assert world_of(job, without(next_one, "mnist-worker-0")).succeeded
 
 
 def test_where_more_vanished_than_had_succeeded_all_are_missing() -> None:
     job = counting(a_job(workers=3), replicas=3, succeeded=1, running=2)
     world = world_of(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
-    assert world.spent[Role.WORKER] == 0
+    assert world.succeeded_and_deleted[Role.WORKER] == 0
     assert len(world.missing) == 2
 
 

@@ -7,7 +7,7 @@ from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.kube.writes import DeleteAll
 from paddle_operator.plan.children import Children, Job
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.support.jobs import (
     ETCD,
     GO_FINALIZER,
@@ -30,8 +30,8 @@ from tests.support.jobs import (
     running,
     scaled,
     the_condition,
-    told_so,
     why_not_running,
+    with_status,
     without,
     writes_of,
 )
@@ -112,7 +112,7 @@ def test_a_service_that_somebody_deleted_is_made_again_and_nothing_restarts() ->
 
 
 def test_a_restart_counts_nobody_of_before() -> None:
-    job = told_so(a_job(workers=2), PaddleJobStatus(worker=RoleStatus(replicas=2, succeeded=1)))
+    job = with_status(a_job(workers=2), PaddleJobStatus(worker=RoleStatus(replicas=2, succeeded=1)))
     children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
     status = plan(job, without(children, "mnist-worker-1"), T0).status
     assert status.worker == RoleStatus()
@@ -208,13 +208,13 @@ def test_a_worker_that_is_deleted_after_its_success_does_not_make_the_job_run_ag
     """A node that is scaled away takes the pods that are done with it; the other workers go on for hours."""
     job = a_job(ps=1, workers=2, phase="Running")
     children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
-    counted = told_so(job, plan(job, children, T0).status)
+    counted = with_status(job, plan(job, children, T0).status)
     without_it = without(children, "mnist-worker-0")
     for second in range(1, 4):  # the count outlives the pod
         desired = plan(counted, without_it, T0 + second * SECONDS)
         assert (desired.status.phase, desired.status.ready) == ("Running", "3/3")
         assert writes_of(desired) == []
-        counted = told_so(counted, desired.status)
+        counted = with_status(counted, desired.status)
     ended = plan(counted, replaced(without_it, a_pod(job, "worker", 1, exit_code=0)), T0 + 9 * SECONDS)
     assert ended.status.phase == "Completed"
 
@@ -254,56 +254,56 @@ def test_counters_go_out_once_a_second_and_a_phase_at_once() -> None:
     job = a_job(workers=3)
     pods = all_pods(job, phase="Pending")
     status = plan(job, Children(pods), T0).status
-    job = told_so(job, status)
-    written = Surroundings(status_written_at=T0)
+    job = with_status(job, status)
+    written = PlanContext(status_written_at=T0)
     unknown = replaced(Children(pods), a_pod(job, "worker", 0, phase="Unknown"))
     early = plan(job, unknown, T0 + 0.4 * SECONDS, written)
     assert early.status == status
-    assert early.wake_at == T0 + SECONDS
+    assert early.requeue_at == T0 + SECONDS
     assert plan(job, unknown, T0 + SECONDS, written).status != status
-    assert plan(job, unknown, T0, Surroundings()).status != status
+    assert plan(job, unknown, T0, PlanContext()).status != status
     starting = replaced(Children(pods), held_back(job, "worker", 0))
     assert plan(job, starting, T0 + 0.4 * SECONDS, written).status.phase == "Starting"
 
 
 def test_where_nothing_changed_nobody_is_woken() -> None:
     job = a_job(workers=2)
-    job = told_so(job, plan(job, running(job), T0).status)
-    assert plan(job, running(job), T0 + 0.5 * SECONDS, Surroundings(status_written_at=T0)).wake_at is None
+    job = with_status(job, plan(job, running(job), T0).status)
+    assert plan(job, running(job), T0 + 0.5 * SECONDS, PlanContext(status_written_at=T0)).requeue_at is None
 
 
 def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once() -> None:
     job = a_job(workers=2)
-    job = told_so(job, plan(job, Children(), T0).status)
-    written = Surroundings(status_written_at=T0)
+    job = with_status(job, plan(job, Children(), T0).status)
+    written = PlanContext(status_written_at=T0)
     made = Children(all_pods(job, phase="Pending"))
     early = plan(job, made, T0, written)
-    assert (early.status, early.news, early.counters_wait) == (job.status, (), True)
+    assert (early.status, early.news, early.status_throttled) == (job.status, (), True)
     late = plan(job, made, T0 + SECONDS, written)
     assert why_not_running(late)[0] == "WaitingForAddresses"
-    assert ([each.reason for each in late.news], late.counters_wait) == (["WaitingForAddresses"], False)
+    assert ([each.reason for each in late.news], late.status_throttled) == (["WaitingForAddresses"], False)
     stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
     assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
 
 
 def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
     job = a_job(workers=2)
-    job = told_so(job, plan(job, Children(), T0).status)
-    crowded = Surroundings(status_written_at=T0, counters_every=9 * SECONDS)
+    job = with_status(job, plan(job, Children(), T0).status)
+    crowded = PlanContext(status_written_at=T0, counters_every=9 * SECONDS)
     made = Children(all_pods(job, phase="Pending"))
-    assert plan(job, made, T0 + 8 * SECONDS, crowded).wake_at == T0 + 9 * SECONDS
+    assert plan(job, made, T0 + 8 * SECONDS, crowded).requeue_at == T0 + 9 * SECONDS
     assert why_not_running(plan(job, made, T0 + 9 * SECONDS, crowded))[0] == "WaitingForAddresses"
 
 
 def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_phase_tells_it() -> None:
     job = a_job(workers=2)
-    job = told_so(job, plan(job, Children(), T0).status)
+    job = with_status(job, plan(job, Children(), T0).status)
     pods = all_pods(job, phase="Pending")
-    crowded = Surroundings(status_written_at=T0, counters_every=10 * SECONDS)
+    crowded = PlanContext(status_written_at=T0, counters_every=10 * SECONDS)
     waiting = plan(job, Children(pods), T0 + 10 * SECONDS, crowded)
     assert (why_not_running(waiting)[0], waiting.news) == ("WaitingForAddresses", ())
     started = Children(tuple(held_back(job, "worker", index) for index in range(2)))
-    starting = plan(job, started, T0 + 60 * SECONDS, Surroundings(status_written_at=T0))
+    starting = plan(job, started, T0 + 60 * SECONDS, PlanContext(status_written_at=T0))
     assert (starting.status.phase, why_not_running(starting)[0]) == ("Starting", "StartingContainers")
     assert starting.news == ()
 
@@ -311,9 +311,9 @@ def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_
 def test_an_obstacle_that_is_gone_is_told() -> None:
     job = a_job(workers=2)
     stuck = Children(all_pods(job, phase="Pending", unschedulable="no room"))
-    job = told_so(job, plan(job, stuck, T0).status)
+    job = with_status(job, plan(job, stuck, T0).status)
     assert why_not_running(plan(job, stuck, T0))[0] == "Unschedulable"
-    written = Surroundings(status_written_at=T0)
+    written = PlanContext(status_written_at=T0)
     freed = plan(job, Children(all_pods(job, phase="Pending")), T0 + SECONDS, written)
     assert [each.reason for each in freed.news] == ["WaitingForAddresses"]
 
@@ -321,11 +321,11 @@ def test_an_obstacle_that_is_gone_is_told() -> None:
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
     job = a_job(workers=2)
     pods = all_pods(job, phase="Pending")
-    job = told_so(job, plan(job, Children(pods[:1]), T0).status)
+    job = with_status(job, plan(job, Children(pods[:1]), T0).status)
     refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict", retry_at=T0 + 0.5 * SECONDS)
-    desired = plan(job, Children((), refusals=(refusal,)), T0, Surroundings(status_written_at=T0))
+    desired = plan(job, Children((), refusals=(refusal,)), T0, PlanContext(status_written_at=T0))
     assert creates(desired) == ["mnist-worker-0"]
-    assert desired.wake_at == T0 + 0.5 * SECONDS
+    assert desired.requeue_at == T0 + 0.5 * SECONDS
 
 
 # Elastic
@@ -361,7 +361,7 @@ def test_an_elastic_job_has_no_barrier_and_its_pods_come_and_go() -> None:
 def test_an_elastic_worker_that_is_deleted_after_its_success_is_not_made_again() -> None:
     job = a_job(workers=2, elastic=1, phase="Running")
     pods = (a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1))
-    counted = told_so(job, plan(job, Children(pods), T0, ETCD).status)
+    counted = with_status(job, plan(job, Children(pods), T0, ETCD).status)
     assert writes_of(plan(counted, Children(pods[1:]), T0 + SECONDS, ETCD)) == []
 
 
@@ -393,7 +393,7 @@ def test_a_spec_that_breaks_the_rules_is_told_and_nothing_is_touched() -> None:
     )
     assert (desired.status.phase, desired.waves) == ("Pending", ())
     assert [(each.reason, each.warning) for each in desired.news] == [("SpecInvalid", True)]
-    assert reasons(plan(told_so(job, desired.status), Children(), T0 + SECONDS)) == []
+    assert reasons(plan(with_status(job, desired.status), Children(), T0 + SECONDS)) == []
 
 
 def test_a_spec_that_breaks_the_rules_does_not_keep_the_go_operators_finalizer() -> None:
@@ -409,7 +409,7 @@ def test_a_spec_that_breaks_the_rules_does_not_change_what_is_known_of_the_job()
 
 def test_a_spec_that_was_mended_is_accepted() -> None:
     broken = msgspec.structs.replace(a_job(workers=1), spec=None, problems=("wrong",))
-    job = told_so(a_job(workers=1), plan(broken, Children(), T0).status)
+    job = with_status(a_job(workers=1), plan(broken, Children(), T0).status)
     for children in (Children(), running(job), Children(all_pods(job, exit_code=0))):
         assert the_condition(plan(job, children, T0).status, "Accepted").status == "True"
 

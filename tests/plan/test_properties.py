@@ -16,17 +16,17 @@ from paddle_operator.plan import diff
 from paddle_operator.plan.children import Children, Job, JobPlan
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.metadata import pod_name
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.plan.random_worlds import EDGES, quick, worlds
-from tests.support.jobs import SECONDS, T0, changed, told_so, writes_of
+from tests.support.jobs import SECONDS, T0, changed, with_status, writes_of
 from tests.support.model import Model
 
 
 @quick
 @given(worlds(), st.randoms(use_true_random=False))
 def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
-    world: tuple[Job, Children, Surroundings], random: Any
+    world: tuple[Job, Children, PlanContext], random: Any
 ) -> None:
     job, children, around = world
     first = plan(job, children, T0, around)
@@ -36,7 +36,7 @@ def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
     random.shuffle(pods)
     random.shuffle(services)
     other = plan(job, replace(children, pods=tuple(pods), services=tuple(services)), T0, around)
-    assert (other.status, other.news, other.wake_at) == (first.status, first.news, first.wake_at)
+    assert (other.status, other.news, other.requeue_at) == (first.status, first.news, first.requeue_at)
     assert sorted(in_full(other)) == sorted(in_full(first))
 
 
@@ -48,7 +48,7 @@ def in_full(desired: JobPlan) -> list[str]:
 @settings(quick, max_examples=150)
 @given(worlds(), st.sets(st.sampled_from([("configmaps", "mnist"), ("pods", "mnist-worker-0")]), max_size=1))
 def test_without_changes_from_outside_planning_comes_to_rest(
-    world: tuple[Job, Children, Surroundings], taken: set[tuple[str, str]]
+    world: tuple[Job, Children, PlanContext], taken: set[tuple[str, str]]
 ) -> None:
     job, children, around = world
     there = {("pods", pod.name) for pod in children.pods} | {("configmaps", each.name) for each in children.config_maps}
@@ -60,7 +60,7 @@ def test_without_changes_from_outside_planning_comes_to_rest(
         kept = model.plan()
         there = {("pods", name) for name in model.pods} | {("configmaps", name) for name in model.config_maps}
         assert not there & model.taken
-        assert kept.claims or all(
+        assert kept.required_names or all(
             isinstance(each, Create) and (each.kind.plural, each.key.name) in taken for each in writes_of(kept)
         )
     else:
@@ -73,14 +73,14 @@ def test_without_changes_from_outside_planning_comes_to_rest(
 @quick
 @given(worlds())
 def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
-    world: tuple[Job, Children, Surroundings],
+    world: tuple[Job, Children, PlanContext],
 ) -> None:
     job, children, around = world
     desired = plan(job, children, T0, around)
     there = {pod.name: pod for pod in children.pods}
     assert job.spec
     rests = job.finished or job.spec.suspend
-    seated = {} if rests else {pod.name for pod in World(job, job.spec, children).pods()}
+    seated = {} if rests else {pod.name for pod in ObservedJob(job, job.spec, children).pods()}
     for write in writes_of(desired):
         match write:
             case Create():
@@ -109,7 +109,7 @@ def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
 
 @quick
 @given(worlds())
-def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(world: tuple[Job, Children, Surroundings]) -> None:
+def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(world: tuple[Job, Children, PlanContext]) -> None:
     job, children, around = world
     for phase in ("Completed", "Failed"):
         ended = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, phase=phase))
@@ -120,7 +120,7 @@ def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(world: tuple[Job, Chil
 
 @quick
 @given(worlds())
-def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(world: tuple[Job, Children, Surroundings]) -> None:
+def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(world: tuple[Job, Children, PlanContext]) -> None:
     job, children, around = world
     with patch.object(diff, "MOST_AT_ONCE", 2):
         desired = plan(job, children, T0, around)
@@ -132,7 +132,7 @@ def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(world: tuple[Job, Chi
 @quick
 @given(worlds())
 def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
-    world: tuple[Job, Children, Surroundings],
+    world: tuple[Job, Children, PlanContext],
 ) -> None:
     job, children, around = world
     made = [each for each in writes_of(plan(job, children, T0, around)) if isinstance(each, Create)]
@@ -151,28 +151,28 @@ def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
 
 @quick
 @given(worlds())
-def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Children, Surroundings]) -> None:
+def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Children, PlanContext]) -> None:
     job, children, around = world
     assert job.spec
-    if job.finished or job.spec.managed_by or World(job, job.spec, children.within(job.key.namespace)).succeeded:
+    if job.finished or job.spec.managed_by or ObservedJob(job, job.spec, children.within(job.key.namespace)).succeeded:
         return
     resting = changed(job, suspend=True)
     first = plan(resting, children, T0, around)
-    second = plan(told_so(resting, first.status), children, T0, around)
+    second = plan(with_status(resting, first.status), children, T0, around)
     for desired in (first, second):
         assert not [each for each in writes_of(desired) if isinstance(each, Create)]
-        assert (desired.status.phase, desired.wake_at) == ("Suspended", None)
+        assert (desired.status.phase, desired.requeue_at) == ("Suspended", None)
     assert second.status == first.status  # and so no pass counts anything twice
-    after = changed(told_so(resting, second.status), suspend=False)
+    after = changed(with_status(resting, second.status), suspend=False)
     assert after.spec
-    left = {pod.uid for pod in World(after, after.spec, children).pods()}
+    left = {pod.uid for pod in ObservedJob(after, after.spec, children).pods()}
     if not any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions):
         assert not left & {pod.uid for pod in children.pods if pod.attempt <= job.status.attempt}
 
 
 @quick
 @given(worlds())
-def test_a_job_that_is_anothers_is_not_touched(world: tuple[Job, Children, Surroundings]) -> None:
+def test_a_job_that_is_anothers_is_not_touched(world: tuple[Job, Children, PlanContext]) -> None:
     job, children, around = world
     job = changed(job, managed_by="example.org/other")
     assert plan(job, children, T0, around) == Plan(job.status)
@@ -181,17 +181,17 @@ def test_a_job_that_is_anothers_is_not_touched(world: tuple[Job, Children, Surro
 @quick
 @given(worlds(), st.sampled_from([None, 0, 5, 1000]), st.integers(-10, 1010))
 def test_a_finished_job_is_deleted_when_its_time_is_over_and_is_woken_for_it(
-    world: tuple[Job, Children, Surroundings], ttl: int | None, later: int
+    world: tuple[Job, Children, PlanContext], ttl: int | None, later: int
 ) -> None:
     job, children, around = world
     ended = msgspec.structs.replace(job.status, phase="Completed", completion_time=T0)
-    job = changed(told_so(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
+    job = changed(with_status(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
     now = T0 + later * SECONDS
     desired = plan(job, children, now, around)
     deleted = [each for each in writes_of(desired) if isinstance(each, Delete) and each.kind is PADDLE_JOBS]
     due = ttl is not None and later >= ttl
     assert len(deleted) == due
-    assert desired.wake_at == (None if ttl is None or due else T0 + ttl * SECONDS)
+    assert desired.requeue_at == (None if ttl is None or due else T0 + ttl * SECONDS)
 
 
 def times_ahead(job: Job, now: datetime) -> list[datetime]:
@@ -211,17 +211,17 @@ def times_ahead(job: Job, now: datetime) -> list[datetime]:
 
 @quick
 @given(worlds())
-def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(world: tuple[Job, Children, Surroundings]) -> None:
+def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(world: tuple[Job, Children, PlanContext]) -> None:
     """Where it does change it, the echo of that brings the next pass."""
     job, children, around = world
     model = Model(job, children, T0, around)
     for _ in range(6):
         before = model.job
         desired = model.look()
-        if desired.status != before.status or desired.children_first or model.deleted_at:
+        if desired.status != before.status or desired.defer_status or model.deleted_at:
             continue
-        assert all(desired.wake_at and desired.wake_at <= each for each in times_ahead(model.job, model.now))
+        assert all(desired.requeue_at and desired.requeue_at <= each for each in times_ahead(model.job, model.now))
         pause = before.status.next_attempt_time
         waits = not before.finished and not desired.waves and pause and pause > model.now
         if waits and desired.status.phase != "Suspended" and not before.spec.managed_by:  # type: ignore[union-attr]
-            assert desired.wake_at or not World(model.job, model.job.spec, model.children()).missing  # type: ignore[arg-type]
+            assert desired.requeue_at or not ObservedJob(model.job, model.job.spec, model.children()).missing  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS
 from paddle_operator.plan import rendezvous_env
 from paddle_operator.plan.children import Children, Job
 from paddle_operator.plan.endpoints import PORTS_PER_JOB
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.support.jobs import (
     ETCD,
     T0,
@@ -251,7 +251,7 @@ def test_parameter_servers_are_not_told_of_a_backend() -> None:
 # Lists that Linux would not take
 
 
-def barrier_of(job: Job, around: Surroundings | None = None) -> tuple[dict[str, str], list[str]]:
+def barrier_of(job: Job, around: PlanContext | None = None) -> tuple[dict[str, str], list[str]]:
     desired = plan(job, Children(all_held_back(job), services=all_services(job)), T0, around)
     return manifest(desired, CONFIG_MAPS, job.key.name)["data"], reasons(desired)
 

@@ -9,7 +9,7 @@ from paddle_operator.kube.objects import PODS
 from paddle_operator.kube.writes import Delete
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.paddlejob import plan
-from tests.support.jobs import SECONDS, T0, a_job, a_pod, reasons, running, told_so, without, writes_of
+from tests.support.jobs import SECONDS, T0, a_job, a_pod, reasons, running, with_status, without, writes_of
 from tests.support.model import Model, a_life
 
 
@@ -23,7 +23,7 @@ def stuck(*, job: str = "mnist", leaves_at: datetime | None = T0, **told: Any) -
 def test_a_pod_that_a_dead_node_does_not_let_go_is_given_up_after_a_minute() -> None:
     job, there = stuck()
     early = plan(job, there, T0 + 59 * SECONDS)
-    assert (writes_of(early), early.wake_at) == ([], T0 + 60 * SECONDS)
+    assert (writes_of(early), early.requeue_at) == ([], T0 + 60 * SECONDS)
     late = plan(job, there, T0 + 60 * SECONDS)
     (pod,) = there.pods
     assert writes_of(late) == [Delete(PODS, pod.key, pod.uid, at_once=True)]
@@ -43,7 +43,7 @@ def test_a_pod_that_has_ended_is_never_given_up_since_somebody_holds_it() -> Non
 def test_a_pod_that_never_had_a_node_is_not_given_up_either() -> None:
     job, there = stuck(phase="Pending")
     desired = plan(job, there, T0 + 3600 * SECONDS)
-    assert (writes_of(desired), desired.wake_at, "NodeLost" in reasons(desired)) == ([], None, False)
+    assert (writes_of(desired), desired.requeue_at, "NodeLost" in reasons(desired)) == ([], None, False)
 
 
 def test_pods_that_are_given_up_are_told_in_the_order_of_their_names() -> None:
@@ -91,7 +91,7 @@ def test_what_makes_addresses_untrue_costs_no_try(limit: int | None) -> None:
 
 def test_the_time_of_an_earlier_pause_does_not_hold_a_later_restart() -> None:
     job = a_job(workers=2, phase="Running", restarts=1, attempt=1, next_attempt_time=T0, policies={"backoffLimit": 3})
-    again = told_so(job, plan(job, without(running(job), "mnist-worker-1"), T0 + 99 * SECONDS).status)
+    again = with_status(job, plan(job, without(running(job), "mnist-worker-1"), T0 + 99 * SECONDS).status)
     assert len(writes_of(plan(again, Children(), T0 + 99 * SECONDS))) == 2
 
 

@@ -9,7 +9,7 @@ import pytest
 from paddle_operator.kube.objects import PODS, SERVICES
 from paddle_operator.kube.writes import Patch
 from paddle_operator.plan.children import Children, Job
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView
 from paddle_operator.plan.scheduling_policy import is_gang
 from tests.support.jobs import (
@@ -33,8 +33,8 @@ from tests.support.jobs import (
     running,
     scaled,
     the_condition,
-    told_so,
     why_not_running,
+    with_status,
     writes_of,
 )
 from tests.support.model import Model
@@ -49,7 +49,7 @@ def asking(cpu: str = "2", **told: Any) -> Job:
     return a_job(**shape)
 
 
-def group_spec(job: Job, around: Surroundings = VOLCANO) -> Written:
+def group_spec(job: Job, around: PlanContext = VOLCANO) -> Written:
     spec: Written = manifest(plan(job, Children(), T0, around), POD_GROUPS, "mnist")["spec"]
     return spec
 
@@ -122,7 +122,7 @@ def test_an_amount_that_nobody_can_read_does_not_keep_the_group_from_being_made(
 def test_the_group_follows_the_spec() -> None:
     job = asking(workers=2)
     there = replace(running(job), group=its_group(job))
-    assert writes_of(plan(told_so(job, plan(job, there, T0, VOLCANO).status), there, T0, VOLCANO)) == []
+    assert writes_of(plan(with_status(job, plan(job, there, T0, VOLCANO).status), there, T0, VOLCANO)) == []
     more = scaled(job, worker=3)
     desired = plan(more, Children(group=its_group(job)), T0, VOLCANO)
     change = {"spec": {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}}
@@ -175,7 +175,7 @@ def test_a_group_that_the_api_server_refused_is_tried_again_at_its_time_and_its_
     job = asking()
     refusal = a_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
     early = plan(job, Children(refusals=(refusal,)), T0, VOLCANO)
-    assert (writes_of(early), early.wake_at) == ([], T0 + 4 * SECONDS)
+    assert (writes_of(early), early.requeue_at) == ([], T0 + 4 * SECONDS)
     assert why_not_running(early) == ("Forbidden", "the API server refused podgroups mnist: queue is closed")
     assert creates(plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS, VOLCANO)) == ["mnist"]
 
@@ -201,7 +201,7 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     desired = plan(job, young, T0, VOLCANO)
     assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was made a moment ago")
     assert [each.warning for each in desired.news] == [False]
-    assert desired.wake_at == T0 + 2 * SECONDS
+    assert desired.requeue_at == T0 + 2 * SECONDS
     assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
 
 
@@ -209,8 +209,8 @@ def test_who_names_volcano_himself_is_given_the_time_to_bring_his_own_group() ->
     """The user guide has the job first and the PodGroup second, in one file."""
     job = asking(template=a_template(schedulerName="volcano"))
     first = plan(job, Children(), T0, VOLCANO)
-    assert (creates(first), first.wake_at) == ([], T0 + 2 * SECONDS)
-    later = told_so(job, first.status)
+    assert (creates(first), first.requeue_at) == ([], T0 + 2 * SECONDS)
+    later = with_status(job, first.status)
     assert creates(plan(later, Children(), T0 + 1 * SECONDS, VOLCANO)) == []
     assert creates(plan(later, Children(), T0 + 2 * SECONDS, VOLCANO)) == ["mnist"]
 
@@ -327,8 +327,8 @@ def test_a_job_is_a_gang_where_the_operator_is_told_so_and_no_template_says_othe
     job = changed(job, **{str(role): part for role, part in parts.items()})
     assert job.spec
     assert is_gang(job.spec, scheduling) is gang
-    around = Surroundings(scheduling=scheduling)
-    later = told_so(job, plan(job, Children(), T0, around).status)
+    around = PlanContext(scheduling=scheduling)
+    later = with_status(job, plan(job, Children(), T0, around).status)
     desired = plan(later, Children(), T0 + 2 * SECONDS, around)
     assert (creates(desired, POD_GROUPS) == ["mnist"], creates(desired, PODS) == []) == (gang, gang)
 
@@ -348,7 +348,7 @@ def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
         "to have Volcano do that",
     )
     assert "OtherScheduler" in reasons(desired)
-    assert "OtherScheduler" not in reasons(plan(told_so(job, desired.status), Children(), T0 + SECONDS, VOLCANO))
+    assert "OtherScheduler" not in reasons(plan(with_status(job, desired.status), Children(), T0 + SECONDS, VOLCANO))
     assert "GangAtRisk" not in [each.type for each in plan(job, Children(), T0).status.conditions]
 
 

@@ -22,8 +22,8 @@ from tests.support.jobs import (
     replaced,
     running,
     the_condition,
-    told_so,
     why_not_running,
+    with_status,
 )
 
 # Counts
@@ -60,7 +60,7 @@ def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
 
 
 def test_a_role_that_left_the_spec_leaves_the_status() -> None:
-    job = told_so(a_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
+    job = with_status(a_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
     assert plan(job, running(job), T0).status.heter is None
 
 
@@ -78,7 +78,7 @@ def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
     refusal = a_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
     before = plan(job, Children(all_pods(job)[:-1], refusals=(refusal,)), T0).status
     failed = a_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
-    status = plan(told_so(job, before), replaced(running(job), failed), T0).status
+    status = plan(with_status(job, before), replaced(running(job), failed), T0).status
     for each in (before, status):
         written = msgspec.json.encode(each)
         assert len(written) < 16 * 1024
@@ -128,7 +128,7 @@ def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
     job = a_job(workers=1)
     first = plan(job, running(job), T0).status
     assert first.start_time == T0
-    assert plan(told_so(job, first), running(job), T0 + SECONDS).status.start_time == T0
+    assert plan(with_status(job, first), running(job), T0 + SECONDS).status.start_time == T0
     assert plan(job, Children(), T0).status.start_time is None
 
 
@@ -138,10 +138,10 @@ def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
 def test_a_condition_keeps_its_time_as_long_as_it_says_the_same() -> None:
     job = a_job(workers=2)
     first = plan(job, Children(), T0).status
-    later = plan(told_so(job, first), Children(all_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
+    later = plan(with_status(job, first), Children(all_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
     assert the_condition(later, "Running").reason != the_condition(first, "Running").reason
     assert the_condition(later, "Running").last_transition_time == T0
-    runs = plan(told_so(job, later), running(job), T0 + 9 * SECONDS).status
+    runs = plan(with_status(job, later), running(job), T0 + 9 * SECONDS).status
     assert the_condition(runs, "Running").last_transition_time == T0 + 9 * SECONDS
     assert the_condition(runs, "Running").status == "True"
     assert the_condition(runs, "Running").observed_generation == 1
@@ -219,7 +219,7 @@ def test_a_refusal_of_something_that_is_no_longer_wanted_is_forgotten() -> None:
     refusal = a_refusal(job, "pods", "mnist-worker-1")
     desired = plan(job, Children(all_pods(job, phase="Pending"), refusals=(refusal,)), T0)
     assert why_not_running(desired)[0] == "WaitingForAddresses"
-    assert desired.wake_at is None
+    assert desired.requeue_at is None
 
 
 PROGRESS = [
@@ -251,11 +251,12 @@ def test_news_are_told_once() -> None:
     first = plan(job, Children(), T0)
     assert reasons(first) == ["CreatingPods"]
     assert (
-        reasons(plan(told_so(job, first.status), Children(all_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS)) == []
+        reasons(plan(with_status(job, first.status), Children(all_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS))
+        == []
     )
 
 
 def test_another_reason_is_news() -> None:
     job = a_job(workers=2)
-    job = told_so(job, plan(job, Children(), T0).status)
+    job = with_status(job, plan(job, Children(), T0).status)
     assert reasons(plan(job, Children(all_pods(job, phase="Pending")), T0)) == ["WaitingForAddresses"]

@@ -9,7 +9,7 @@ from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, Schedulin
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.job_view import StoredJob, job_view, kept_view
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS
 from tests.support.jobs import (
     ETCD,
@@ -25,7 +25,7 @@ from tests.support.jobs import (
     deletes_all,
     running,
     the_condition,
-    told_so,
+    with_status,
     writes_of,
 )
 from tests.support.model import Model, a_life
@@ -68,14 +68,14 @@ def test_it_is_written_down_before_the_first_pod_goes() -> None:
     assert first.status.worker == RoleStatus()
     assert said(first.status)[2] == "spec.suspend is true: its pods are on their way out"
     assert [(each.reason, each.warning) for each in first.news] == [("Suspended", False)]
-    second = plan(told_so(job, first.status), there, T0 + SECONDS)
+    second = plan(with_status(job, first.status), there, T0 + SECONDS)
     assert deletes_all(second)
     assert {write.kind for write in writes_of(second)} == {PODS, SERVICES, CONFIG_MAPS}
     assert (second.status.attempt, second.news) == (1, ())
 
 
 def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> None:
-    life = a_life(a_job(ps=1, workers=2, intranet="Service"), Surroundings(free_port=35000))
+    life = a_life(a_job(ps=1, workers=2, intranet="Service"), PlanContext(free_port=35000))
     suspended(life)
     assert (life.pods, life.services, life.config_maps) == ({}, {}, {})
     assert (life.status.phase, life.status.host_port) == ("Suspended", 35000)
@@ -92,7 +92,7 @@ def test_whatever_the_clean_policy_says_nothing_of_a_suspended_job_is_kept(clean
 
 def test_no_pod_goes_twice_while_it_takes_its_time() -> None:
     job = a_job(workers=3, policies=SUSPENDED)
-    job = told_so(job, plan(job, running(job), T0).status)
+    job = with_status(job, plan(job, running(job), T0).status)
     leaving = Children(all_pods(job, attempt=0, terminating=True))
     assert writes_of(plan(job, leaving, T0)) == []
 
@@ -137,14 +137,14 @@ def test_a_success_of_some_is_none() -> None:
 
 def test_pods_of_the_go_operator_go_one_by_one_and_its_services_as_well() -> None:
     job = a_job(workers=3, intranet="Service", policies=SUSPENDED)
-    job = told_so(job, plan(job, running(job), T0).status)
+    job = with_status(job, plan(job, running(job), T0).status)
     there = running(job, ours=False)
     assert len(deletes(plan(job, there, T0), PODS)) == 3
 
 
 def test_the_jobs_own_group_goes_and_the_users_stays() -> None:
     job = a_job(workers=1, policies=SUSPENDED)
-    job = told_so(job, plan(job, Children(), T0, VOLCANO).status)
+    job = with_status(job, plan(job, Children(), T0, VOLCANO).status)
     assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO), POD_GROUPS) == ["mnist"]
     assert writes_of(plan(job, Children(group=a_group(job, owner_uid="")), T0, VOLCANO)) == []
 
@@ -323,8 +323,8 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
     """KF-C10."""
     policies = {"managedBy": by, "suspend": True, "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 1}
     job = a_job(workers=2, policies=policies, **told)
-    desired = plan(job, running(job), T0 + 9 * SECONDS, Surroundings(free_port=35000))
-    assert (desired.status, desired.waves, desired.news, desired.wake_at) == (job.status, (), (), None)
+    desired = plan(job, running(job), T0 + 9 * SECONDS, PlanContext(free_port=35000))
+    assert (desired.status, desired.waves, desired.news, desired.requeue_at) == (job.status, (), (), None)
 
 
 @pytest.mark.parametrize(

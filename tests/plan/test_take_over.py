@@ -18,8 +18,8 @@ from tests.support.jobs import (
     patches,
     replaced,
     scaled,
-    told_so,
     why_not_running,
+    with_status,
     without,
     writes_of,
 )
@@ -74,11 +74,11 @@ def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> No
     job, children = from_go(intranet="Service")
     desired = plan(job, without(children, "mnist-worker-1"), T0)
     assert desired.status.attempt == 1
-    again = plan(told_so(job, desired.status), children, T0)
+    again = plan(with_status(job, desired.status), children, T0)
     assert deletes(again, CONFIG_MAPS) == ["mnist"]
     assert len(deletes(again, PODS)) == 3
     assert deletes(again, SERVICES) == []  # they serve our pods as well
-    fresh = plan(told_so(job, desired.status), Children(services=children.services), T0)
+    fresh = plan(with_status(job, desired.status), Children(services=children.services), T0)
     assert len(creates(fresh, PODS)) == 3
     assert creates(fresh, SERVICES) == []
 

@@ -17,7 +17,7 @@ from tests.support.jobs import (
     reasons,
     running,
     the_condition,
-    told_so,
+    with_status,
 )
 
 
@@ -50,7 +50,7 @@ def test_a_variable_of_the_rendezvous_that_the_user_set_is_warned_of(name: str) 
     assert [(each.reason, each.warning) for each in desired.news if each.reason == "UserVariables"] == [
         ("UserVariables", True)
     ]
-    assert reasons(plan(told_so(job, desired.status), running(job), T0 + 9 * SECONDS)) == []
+    assert reasons(plan(with_status(job, desired.status), running(job), T0 + 9 * SECONDS)) == []
 
 
 def test_every_role_that_sets_one_is_named() -> None:
@@ -69,7 +69,7 @@ def test_any_other_variable_is_the_users_business(name: str) -> None:
 def test_a_risk_that_is_gone_is_told_as_gone_and_is_no_news() -> None:
     job = setting("POD_IP")
     first = plan(job, running(job), T0).status
-    mended = told_so(a_job(workers=2), first)
+    mended = with_status(a_job(workers=2), first)
     desired = plan(mended, running(mended), T0 + 9 * SECONDS)
     assert the_condition(desired.status, "RendezvousAtRisk").status == "False"
     assert reasons(desired) == []

@@ -12,7 +12,7 @@ from testbed.hollow import HollowNodes
 from testbed.servers import Server
 from testbed.volcano import Volcano
 from tests.stories.gangs import GangStage, serve_paddlejobs
-from tests.stories.stage import NotingClient, Stage
+from tests.stories.stage import ClusterHarness, NotingClient
 from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
 
 __all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
@@ -61,24 +61,24 @@ def kubelet_speed() -> float:
 @pytest.fixture
 async def empty_stage(
     control_plane: ControlPlane, garbage_collector: None, namespace: str, kubelet_speed: float
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[ClusterHarness]:
     """Without an operator: who needs one at a certain time enters `stage.operator()`."""
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=4, gpus=8, labels=P100, speed=kubelet_speed) as nodes,
-        Stage(control_plane, client, nodes, namespace).open() as stage,
+        ClusterHarness(control_plane, client, nodes, namespace).open() as stage,
     ):
         yield stage
 
 
 @pytest.fixture
-async def operator(empty_stage: Stage) -> AsyncIterator[NotingClient]:
+async def operator(empty_stage: ClusterHarness) -> AsyncIterator[NotingClient]:
     async with empty_stage.operator() as client:
         yield client
 
 
 @pytest.fixture
-async def stage(empty_stage: Stage, operator: NotingClient) -> Stage:
+async def stage(empty_stage: ClusterHarness, operator: NotingClient) -> ClusterHarness:
     return empty_stage
 
 

@@ -17,7 +17,7 @@ from paddle_operator.kube.objects import PODS, Object, Pod, Resource
 from paddle_operator.local.apiserver.http_server import ApiServer
 from testbed.audit import AuditLog
 from testbed.hollow import HollowNodes
-from tests.stories.stage import Stage
+from tests.stories.stage import ClusterHarness
 
 TOKEN = "token-of-the-embedded-server"
 NAMESPACE = "default"
@@ -41,7 +41,7 @@ class EmbeddedPlane:
 
 
 @asynccontextmanager
-async def embedded_stage(folder: Path) -> AsyncIterator[Stage]:
+async def embedded_stage(folder: Path) -> AsyncIterator[ClusterHarness]:
     async with ApiServer(folder, served_kinds(), token=TOKEN) as server:
         plane = EmbeddedPlane(server)
         async with (
@@ -49,7 +49,7 @@ async def embedded_stage(folder: Path) -> AsyncIterator[Stage]:
             namespace_of_leases(client),
             HollowNodes(client, count=4, gpus=8) as nodes,
             bound_in_turn(client, [node.name for node in nodes]),
-            Stage(plane, client, nodes, NAMESPACE).open() as stage,
+            ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
         ):
             yield stage
 

@@ -15,7 +15,7 @@ from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.volcano import Volcano, is_served, until
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import NotingClient, Stage, Whole
+from tests.stories.stage import ClusterHarness, NotingClient, Whole
 
 WHOLE_GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", Whole)
 QUEUES = Resource("apis/scheduling.volcano.sh/v1beta1", "queues", Object, namespaced=False)
@@ -35,7 +35,7 @@ def a_group(name: str = "mnist", **spec: Any) -> Job:
     return {**kind, "metadata": {"name": name, "labels": {"made-by": "a-user"}}, "spec": spec}
 
 
-class GangStage(Stage):
+class GangStage(ClusterHarness):
     """A stage that follows PodGroups, too."""
 
     def __init__(self, volcano: Volcano, *stage: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from paddle_operator.kube.objects import Key, Manifest
 from testbed.hollow_script import NEVER, starts
 from tests.stories.jobs import IMAGE, Job
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole, of_job
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, ClusterHarness, Whole, of_job
 
 FINALIZER = "finalizers.paddlepaddle.org"
 TRAINING_ROLE = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
@@ -35,7 +35,7 @@ SAMPLESET = Version("v0.4-alpha", 2379, coordinator=False, host_ports=True)
 class GoJob:
     """A job of the Go operator: `apply` what a user wrote, then as much of what follows as is to be there."""
 
-    def __init__(self, stage: Stage, version: Version, job: Job) -> None:
+    def __init__(self, stage: ClusterHarness, version: Version, job: Job) -> None:
         self.stage = stage
         self.version = version
         self.name: str = job["metadata"]["name"]

@@ -97,7 +97,7 @@ class Plane(Protocol):
     def audit(self) -> AuditLog: ...
 
 
-class Stage:
+class ClusterHarness:
     """One namespace of a control plane with hollow nodes; the operator is there while `operator` is entered."""
 
     def __init__(self, control_plane: Plane, client: Client, nodes: HollowNodes, namespace: str) -> None:
@@ -113,7 +113,7 @@ class Stage:
         self._events: Followed[Event]
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["Stage"]:
+    async def open(self) -> AsyncIterator["ClusterHarness"]:
         async with AsyncExitStack() as stack:
             follow = stack.enter_async_context
             self._jobs = await follow(followed(self.client, WHOLE_JOBS, self._scope))
@@ -197,7 +197,7 @@ class Stage:
         await self._pods.until_gone(name)
         return told
 
-    async def another_life(self, name: str) -> None:
+    async def run_unrelated_job(self, name: str) -> None:
         """Of a job of one worker, from its beginning to its end: so the operator had time for all others as well."""
         worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}}
         kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}

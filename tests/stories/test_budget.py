@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import say
 from tests.stories.jobs import a_job
-from tests.stories.stage import Stage
+from tests.stories.stage import ClusterHarness
 from tests.support.rights import OPERATOR
 
 PODS = 24
@@ -17,7 +17,7 @@ COUNTED_EVERY_SECONDS = 1  # counters that change are told as often
 
 @pytest.mark.parametrize(("intranet", "writes_per_pod"), [("PodIP", 2), ("Service", 3)])
 async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
-    stage: Stage, pytestconfig: pytest.Config, intranet: str, writes_per_pod: int
+    stage: ClusterHarness, pytestconfig: pytest.Config, intranet: str, writes_per_pod: int
 ) -> None:
     began_at = time.monotonic()
     async with stage.control_plane.audit.recording() as writes:
@@ -36,7 +36,7 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
     assert len(ours) <= writes_per_pod * PODS + FEW + slowly
 
 
-async def test_running_and_finished_jobs_cost_nothing(stage: Stage) -> None:
+async def test_running_and_finished_jobs_cost_nothing(stage: ClusterHarness) -> None:
     names = [f"job-{number}" for number in range(10)]
     await stage.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
     for name in names:
@@ -46,7 +46,7 @@ async def test_running_and_finished_jobs_cost_nothing(stage: Stage) -> None:
     for name in names[:5]:
         await stage.phase(name, "Completed")
         await stage.told(name, "Completed")
-    await stage.another_life("beside")  # so the operator had time for what may follow
+    await stage.run_unrelated_job("beside")  # so the operator had time for what may follow
     await stage.until_quiet(OPERATOR)
     async with stage.control_plane.audit.recording() as writes:
         await asyncio.sleep(5)

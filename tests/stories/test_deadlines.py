@@ -10,7 +10,7 @@ from testbed.audit import Write, Writes
 from testbed.clock import LeapingClock
 from testbed.hollow_script import never_starts
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS, Stage, Whole, about, instant, of_job
+from tests.stories.stage import WHOLE_JOBS, ClusterHarness, Whole, about, instant, of_job
 from tests.support.rights import OPERATOR
 
 SECOND = timedelta(seconds=1)
@@ -25,7 +25,7 @@ class Pulse:
     API server before it, stalls the pulse as well.
     """
 
-    def __init__(self, stage: Stage, clock: LeapingClock) -> None:
+    def __init__(self, stage: ClusterHarness, clock: LeapingClock) -> None:
         self._stage = stage
         self._clock = clock
         self._beats: list[datetime] = []
@@ -53,7 +53,7 @@ class Pulse:
 
 
 # KF-C3 and KF-C6, by the clock alone, which is the case that Kubeflow misses
-async def test_deadlines_and_ttls_are_kept_to_the_second_with_no_other_event(empty_stage: Stage) -> None:
+async def test_deadlines_and_ttls_are_kept_to_the_second_with_no_other_event(empty_stage: ClusterHarness) -> None:
     """When all is quiet their hour is over but for a few seconds, which pass as they do."""
     stage, clock = empty_stage, LeapingClock()
     pulse = Pulse(stage, clock)
@@ -75,7 +75,7 @@ async def test_deadlines_and_ttls_are_kept_to_the_second_with_no_other_event(emp
             stuck = group.create_task(stage.waits("stuck", "WaitingForAddresses"))
             group.create_task(ends_and_is_gone(stage, "instant"))
             group.create_task(stage.phase("endless", "Running"))
-        await stage.another_life("beside")  # so the operator had time for all that may follow
+        await stage.run_unrelated_job("beside")  # so the operator had time for all that may follow
         due = {
             "late": since_when(late.result(), "Accepted") + HOUR,
             "stuck": since_when(stuck.result(), "Running") + HOUR,
@@ -108,7 +108,7 @@ async def test_deadlines_and_ttls_are_kept_to_the_second_with_no_other_event(emp
     assert {pod.phase for pod in of_job(pods, "endless").values()} == {"Running"}
 
 
-async def ends_and_is_gone(stage: Stage, name: str) -> None:
+async def ends_and_is_gone(stage: ClusterHarness, name: str) -> None:
     """Too soon for anybody to see how it ended; the event stays."""
     await stage.phase(name, "Running")
     await stage.exits(f"{name}-worker-0")
@@ -143,7 +143,9 @@ def nothing_else_happened(writes: Writes, job: Whole, deed: Write) -> None:
     assert {each.user for each in before} > {OPERATOR}  # so the others' would have been seen
 
 
-async def test_what_fell_due_while_the_operator_was_away_happens_at_once_when_it_is_back(empty_stage: Stage) -> None:
+async def test_what_fell_due_while_the_operator_was_away_happens_at_once_when_it_is_back(
+    empty_stage: ClusterHarness,
+) -> None:
     """A deadline, a deadline to start, a time to live, and the end of a pause; it was away for an hour."""
     stage = empty_stage
     stage.nodes.script("stuck-*", never_starts(), namespace=stage.namespace)
@@ -174,20 +176,20 @@ async def test_what_fell_due_while_the_operator_was_away_happens_at_once_when_it
         await stage.told_once(job.key.name, "Failed")
 
 
-async def ends(stage: Stage, name: str, code: int, phase: str) -> Whole:
+async def ends(stage: ClusterHarness, name: str, code: int, phase: str) -> Whole:
     """The job as it was when that was first told."""
     await stage.phase(name, "Running")
     await stage.exits(f"{name}-worker-0", code=code)
     return await stage.phase(name, phase)
 
 
-async def ends_and_is_cleaned(stage: Stage, name: str, code: int, phase: str) -> Whole:
+async def ends_and_is_cleaned(stage: ClusterHarness, name: str, code: int, phase: str) -> Whole:
     job = await ends(stage, name, code, phase)
     await stage.until_pods(lambda pods: not of_job(pods, name))
     return job
 
 
-async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(empty_stage: Stage) -> None:
+async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(empty_stage: ClusterHarness) -> None:
     stage, clock = empty_stage, LeapingClock()
     async with stage.operator(clock=clock):
         await stage.submit(a_job(workers=2, activeDeadlineSeconds=7200))
@@ -202,7 +204,7 @@ async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(empty_st
         spent = int(job.status["activeSeconds"])
         due_at = instant(job.status["activeSince"]) + timedelta(seconds=7200 - spent)
         clock.leap_to(due_at - 10 * MINUTE)
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
         assert (await stage.job("mnist")).phase == "Running"
         clock.leap_to(due_at)
         job = await stage.phase("mnist", "Failed")
@@ -211,13 +213,13 @@ async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(empty_st
     assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
 
 
-async def test_the_deadline_to_start_counts_anew_from_the_end_of_each_pause(empty_stage: Stage) -> None:
+async def test_the_deadline_to_start_counts_anew_from_the_end_of_each_pause(empty_stage: ClusterHarness) -> None:
     stage, clock = empty_stage, LeapingClock()
     async with stage.operator(clock=clock):
         await stage.submit(a_job(workers=1, backoffLimit=1, startDeadlineSeconds=3600))
         await stage.phase("mnist", "Running")
         clock.leap(2 * HOUR)  # it has started: the deadline is behind it
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
         stage.nodes.script("mnist-*", never_starts(), namespace=stage.namespace)
         await stage.exits("mnist-worker-0", code=1)
         job = await stage.phase("mnist", "Restarting")
@@ -227,7 +229,7 @@ async def test_the_deadline_to_start_counts_anew_from_the_end_of_each_pause(empt
         await stage.waits("mnist", "WaitingForAddresses")
         due_at = again_at + HOUR
         clock.leap_to(due_at - 10 * MINUTE)
-        await stage.another_life("behind")
+        await stage.run_unrelated_job("behind")
         assert (await stage.job("mnist")).phase == "Restarting"
         clock.leap_to(due_at)
         job = await stage.phase("mnist", "Failed")
@@ -235,14 +237,14 @@ async def test_the_deadline_to_start_counts_anew_from_the_end_of_each_pause(empt
     assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
 
 
-async def test_a_deadline_does_not_wait_for_the_end_of_a_pause(empty_stage: Stage) -> None:
+async def test_a_deadline_does_not_wait_for_the_end_of_a_pause(empty_stage: ClusterHarness) -> None:
     """The longest pause, of six minutes, comes after nine tries that failed: that there were so many is pretended."""
     stage, clock = empty_stage, LeapingClock()
     async with stage.operator(clock=clock):
         await stage.submit(a_job(workers=2, backoffLimit=20, activeDeadlineSeconds=3600))
         job = await stage.phase("mnist", "Running")
         await stage.client.merge_status(WHOLE_JOBS, job.key, {"restarts": 9})
-        await stage.another_life("beside")  # which was made after that: so the operator knows of it
+        await stage.run_unrelated_job("beside")  # which was made after that: so the operator knows of it
         due_at = since_when(job, "Accepted") + HOUR
         clock.leap_to(due_at - 3 * MINUTE)
         await stage.exits("mnist-worker-1", code=1)

@@ -15,7 +15,7 @@ from tests.stories.jobs import a_job, a_template, with_template
 from tests.stories.stage import (
     WHOLE_JOBS,
     WHOLE_PODS,
-    Stage,
+    ClusterHarness,
     main_container,
 )
 
@@ -24,7 +24,7 @@ INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 
 # 3. [M] building the ConfigMap while a pod of a removed role exists
-async def test_a_role_can_be_removed_while_its_pods_exist(stage: Stage) -> None:
+async def test_a_role_can_be_removed_while_its_pods_exist(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=1))
     await stage.phase("mnist", "Running")
     await stage.change("mnist", {"ps": None})
@@ -34,7 +34,7 @@ async def test_a_role_can_be_removed_while_its_pods_exist(stage: Stage) -> None:
 
 
 # 3., before the ConfigMap was ever made
-async def test_a_role_can_be_removed_before_the_addresses_are_known(stage: Stage) -> None:
+async def test_a_role_can_be_removed_before_the_addresses_are_known(stage: ClusterHarness) -> None:
     await stage.cordon()
     await stage.submit(a_job(ps=1, workers=1))
     await stage.waits("mnist", "Unschedulable")
@@ -45,7 +45,7 @@ async def test_a_role_can_be_removed_before_the_addresses_are_known(stage: Stage
 
 
 # 4. [S] `intranet: Host` on a job with no annotations
-async def test_a_job_without_annotations_can_use_the_network_of_its_nodes(stage: Stage) -> None:
+async def test_a_job_without_annotations_can_use_the_network_of_its_nodes(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=1, intranet="Host"))
     job = await stage.phase("mnist", "Running")
     assert not job.metadata.annotations
@@ -54,7 +54,7 @@ async def test_a_job_without_annotations_can_use_the_network_of_its_nodes(stage:
 # 8. Service + PS broken in v0.3.5 (§3.5); gloo endpoint equals the PS port in PodIP mode (§3.4)
 @INTRANETS
 async def test_a_parameter_server_finds_itself_in_the_list_and_gloo_has_a_port_of_its_own(
-    stage: Stage, intranet: str
+    stage: ClusterHarness, intranet: str
 ) -> None:
     await stage.submit(a_job(ps=2, workers=1, intranet=intranet))
     await stage.phase("mnist", "Running")
@@ -67,7 +67,7 @@ async def test_a_parameter_server_finds_itself_in_the_list_and_gloo_has_a_port_o
 
 
 # 9. `Host`: dnsPolicy stays ClusterFirst
-async def test_a_pod_on_the_network_of_its_node_can_still_resolve_names_of_the_cluster(stage: Stage) -> None:
+async def test_a_pod_on_the_network_of_its_node_can_still_resolve_names_of_the_cluster(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=1, intranet="Host"))
     await stage.phase("mnist", "Running")
     pod = (await stage.pods())["mnist-worker-0"]
@@ -75,7 +75,7 @@ async def test_a_pod_on_the_network_of_its_node_can_still_resolve_names_of_the_c
 
 
 # 10. Heter: Paddle expects `TRAINING_ROLE=HETER_TRAINER` and `PADDLE_HETER_TRAINER_IP_PORT_LIST`
-async def test_a_heter_worker_has_the_role_and_the_list_that_paddle_reads(stage: Stage) -> None:
+async def test_a_heter_worker_has_the_role_and_the_list_that_paddle_reads(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=1, heter=1))
     await stage.phase("mnist", "Running")
     seen = await stage.environments("mnist")
@@ -87,7 +87,9 @@ async def test_a_heter_worker_has_the_role_and_the_list_that_paddle_reads(stage:
 
 # 11. ConfigMap never follows scaling or new IPs
 @INTRANETS
-async def test_the_environment_follows_the_number_of_workers_and_new_addresses(stage: Stage, intranet: str) -> None:
+async def test_the_environment_follows_the_number_of_workers_and_new_addresses(
+    stage: ClusterHarness, intranet: str
+) -> None:
     await stage.submit(a_job(ps=1, workers=2, intranet=intranet))
     await stage.phase("mnist", "Running")
     await stage.change("mnist", {"worker": {"replicas": 3}})
@@ -98,7 +100,7 @@ async def test_the_environment_follows_the_number_of_workers_and_new_addresses(s
     assert await told_and_true_numbers(stage) == ({"3"}, 3)
 
 
-async def told_and_true_numbers(stage: Stage) -> tuple[set[str], int]:
+async def told_and_true_numbers(stage: ClusterHarness) -> tuple[set[str], int]:
     """What PADDLE_TRAINERS_NUM says everywhere, and how many workers find their own address in the list."""
     seen = await stage.environments("mnist")
     workers = {name: env for name, env in seen.items() if "worker" in name}
@@ -107,7 +109,7 @@ async def told_and_true_numbers(stage: Stage) -> tuple[set[str], int]:
 
 
 # 12. Phase depends on map order (§1.8) and lags a pass
-async def test_every_status_ever_written_is_true_of_itself(stage: Stage) -> None:
+async def test_every_status_ever_written_is_true_of_itself(stage: ClusterHarness) -> None:
     """No version of the job says Running with a pod that does not run, or anything else with a failed one."""
     seen: list[dict[str, Any]] = []
     async with followed(stage.client, WHOLE_JOBS, Scope(stage.namespace)) as jobs:
@@ -124,7 +126,7 @@ async def test_every_status_ever_written_is_true_of_itself(stage: Stage) -> None
         assert (failed > 0) == (status.get("phase") == "Failed"), status
 
 
-async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(stage: Stage) -> None:
+async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(stage: ClusterHarness) -> None:
     """In the original the dice decide."""
     job = a_job(ps=1, workers=1)
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
@@ -138,7 +140,7 @@ async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(stage: 
 
 
 # 13. Owner-name index without UID
-async def test_a_pod_of_an_earlier_job_of_the_same_name_is_not_taken_for_its_own(stage: Stage) -> None:
+async def test_a_pod_of_an_earlier_job_of_the_same_name_is_not_taken_for_its_own(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=2))
     await stage.phase("mnist", "Running")
     held = Key(stage.namespace, "mnist-worker-1")
@@ -155,7 +157,7 @@ async def test_a_pod_of_an_earlier_job_of_the_same_name_is_not_taken_for_its_own
 
 # 14. Pods recreated in terminal jobs
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
-async def test_a_pod_of_a_finished_job_is_not_made_again(stage: Stage, code: int, phase: str) -> None:
+async def test_a_pod_of_a_finished_job_is_not_made_again(stage: ClusterHarness, code: int, phase: str) -> None:
     await stage.submit(a_job(workers=2, cleanPodPolicy="Never"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*", code=code)
@@ -169,7 +171,7 @@ async def test_a_pod_of_a_finished_job_is_not_made_again(stage: Stage, code: int
 
 
 # 15. Deleted jobs go on reconciling; no-op finalizer blocks deletion while the operator is away
-async def test_a_job_is_deleted_with_everything_while_the_operator_is_away(empty_stage: Stage) -> None:
+async def test_a_job_is_deleted_with_everything_while_the_operator_is_away(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     async with stage.operator():
         await stage.submit(a_job(ps=1, workers=1, intranet="Service"))
@@ -180,7 +182,7 @@ async def test_a_job_is_deleted_with_everything_while_the_operator_is_away(empty
     await stage.cleaned()
 
 
-async def test_a_job_that_is_being_deleted_gets_no_child_any_more(stage: Stage) -> None:
+async def test_a_job_that_is_being_deleted_gets_no_child_any_more(stage: ClusterHarness) -> None:
     job = a_job(workers=1)
     job["metadata"]["finalizers"] = ["example.com/held"]
     await stage.submit(job)
@@ -199,7 +201,7 @@ async def test_a_job_that_is_being_deleted_gets_no_child_any_more(stage: Stage) 
 # 16. IPv6 pod IPs: endless backoff, never a ConfigMap. Hollow nodes have IPv4 only: the test is the kubelet here.
 @pytest.mark.parametrize("intranet", ["PodIP", "Service"])
 async def test_ipv6_addresses_are_used_by_name_and_otherwise_refused_with_the_way_out(
-    stage: Stage, intranet: str
+    stage: ClusterHarness, intranet: str
 ) -> None:
     template = a_template()
     template["spec"]["nodeName"] = "elsewhere"
@@ -219,7 +221,7 @@ async def test_ipv6_addresses_are_used_by_name_and_otherwise_refused_with_the_wa
 # 18. Any multi-container pod whose sidecar never exits prevents completion; no success policy (that is a later field)
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
 async def test_a_sidecar_that_never_exits_does_not_keep_the_job_from_its_end(
-    stage: Stage, code: int, phase: str
+    stage: ClusterHarness, code: int, phase: str
 ) -> None:
     await stage.submit(with_template(a_job(workers=2), a_template({"name": "log-shipper", "image": "fluent-bit"})))
     await stage.phase("mnist", "Running")
@@ -229,7 +231,7 @@ async def test_a_sidecar_that_never_exits_does_not_keep_the_job_from_its_end(
 
 
 # 19. `requests`, `limits`, `observedGeneration`, `status.elastic` dead (the first two: test_environment.py, elastic)
-async def test_the_status_tells_which_generation_it_is_about(stage: Stage) -> None:
+async def test_the_status_tells_which_generation_it_is_about(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=2))
     job = await stage.phase("mnist", "Running")
     assert job.status["observedGeneration"] == job.metadata.generation == 1
@@ -239,7 +241,7 @@ async def test_the_status_tells_which_generation_it_is_about(stage: Stage) -> No
 
 
 # 21. Coordinator memory request of 0.01 byte, no limits: refused where a quota demands limits (issue #43 again)
-async def test_where_a_quota_demands_limits_those_of_the_template_are_enough(stage: Stage) -> None:
+async def test_where_a_quota_demands_limits_those_of_the_template_are_enough(stage: ClusterHarness) -> None:
     hard = {"limits.cpu": "4", "limits.memory": "4Gi"}
     await stage.create(
         QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
@@ -251,7 +253,9 @@ async def test_where_a_quota_demands_limits_those_of_the_template_are_enough(sta
 
 
 # 22. Unseeded random ports; ephemeral-range overlap; no collision check
-async def test_jobs_on_the_network_of_the_nodes_never_share_a_port_also_after_a_restart(empty_stage: Stage) -> None:
+async def test_jobs_on_the_network_of_the_nodes_never_share_a_port_also_after_a_restart(
+    empty_stage: ClusterHarness,
+) -> None:
     stage = empty_stage
     first, second, third = (a_job(name, ps=1, workers=1, intranet="Host") for name in ("first", "second", "third"))
     async with stage.operator():
@@ -267,14 +271,14 @@ async def test_jobs_on_the_network_of_the_nodes_never_share_a_port_also_after_a_
     assert blocks == {35000, 35020, 35040}
 
 
-async def test_two_workers_that_would_clash_are_kept_on_two_nodes(stage: Stage) -> None:
+async def test_two_workers_that_would_clash_are_kept_on_two_nodes(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=4, intranet="Host"))
     await stage.phase("mnist", "Running")
     assert len({pod.spec["nodeName"] for pod in (await stage.pods()).values()}) == 4
 
 
 # 23. Each Service lists 20 fixed ports that a headless Service does not need and that do not match R
-async def test_a_service_has_the_one_port_that_its_pod_listens_on(stage: Stage) -> None:
+async def test_a_service_has_the_one_port_that_its_pod_listens_on(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=1, intranet="Service"))
     await stage.phase("mnist", "Running")
     for service in (await stage.services()).values():
@@ -284,7 +288,7 @@ async def test_a_service_has_the_one_port_that_its_pod_listens_on(stage: Stage) 
     assert seen["mnist-ps-0"]["PADDLE_PSERVERS_IP_PORT_LIST"] == f"mnist-ps-0.{stage.namespace}.svc:2379"
 
 
-async def test_no_service_is_made_where_none_is_asked_for(stage: Stage) -> None:
+async def test_no_service_is_made_where_none_is_asked_for(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=1))
     await stage.phase("mnist", "Running")
     assert not await stage.services()

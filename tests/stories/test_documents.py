@@ -11,7 +11,7 @@ import yaml
 
 from testbed.request import RequestError
 from tests.stories import golden
-from tests.stories.stage import NotingClient, Stage, Whole
+from tests.stories.stage import ClusterHarness, NotingClient, Whole
 
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = {path.stem: path for path in sorted((ROOT / "tests/corpus").glob("*.yaml"))}
@@ -92,7 +92,7 @@ def keeps_pods(path: Path) -> bool:
 
 
 @pytest.fixture
-async def volume_and_claim(stage: Stage) -> AsyncIterator[None]:
+async def volume_and_claim(stage: ClusterHarness) -> AsyncIterator[None]:
     await stage.apply(VOLUME_AND_CLAIM)
     yield
     # Otherwise the controller manager would start a pod that empties 10.12.201.xx.
@@ -101,7 +101,7 @@ async def volume_and_claim(stage: Stage) -> AsyncIterator[None]:
 
 
 async def live_to_the_end(
-    stage: Stage, name: str, *, keeps: bool, done: str = "worker-*"
+    stage: ClusterHarness, name: str, *, keeps: bool, done: str = "worker-*"
 ) -> tuple[Whole, dict[str, Whole]]:
     """To Completed; the job then, and its pods as they were while it ran."""
     await stage.phase(name, "Running")
@@ -117,7 +117,7 @@ async def live_to_the_end(
 
 
 @pytest.fixture
-async def volume(stage: Stage) -> AsyncIterator[None]:
+async def volume(stage: ClusterHarness) -> AsyncIterator[None]:
     """As a cluster has it whose storage can be mounted by several nodes."""
     await stage.apply(VOLUME.format(namespace=stage.namespace))
     yield
@@ -127,7 +127,9 @@ async def volume(stage: Stage) -> AsyncIterator[None]:
 @pytest.mark.parametrize(
     "document", sorted(EVERY.keys() - VOLCANO - {NEEDS_A_CLAIM, NEEDS_A_VOLUME, DECIDED_BY_THE_FIRST})
 )
-async def test_it_runs_to_its_end(document: str, stage: Stage, operator: NotingClient, golden_update: bool) -> None:
+async def test_it_runs_to_its_end(
+    document: str, stage: ClusterHarness, operator: NotingClient, golden_update: bool
+) -> None:
     path = EVERY[document]
     await stage.apply(path)
     job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
@@ -135,7 +137,7 @@ async def test_it_runs_to_its_end(document: str, stage: Stage, operator: NotingC
 
 
 async def test_the_user_guides_job_gets_its_volume(
-    stage: Stage, operator: NotingClient, volume_and_claim: None, golden_update: bool
+    stage: ClusterHarness, operator: NotingClient, volume_and_claim: None, golden_update: bool
 ) -> None:
     path = CORPUS[NEEDS_A_CLAIM]
     await stage.apply(path)
@@ -145,7 +147,7 @@ async def test_the_user_guides_job_gets_its_volume(
 
 
 async def test_the_example_that_is_tried_again_gets_its_volume(
-    stage: Stage, operator: NotingClient, volume: None, golden_update: bool
+    stage: ClusterHarness, operator: NotingClient, volume: None, golden_update: bool
 ) -> None:
     path = EXAMPLES[NEEDS_A_VOLUME]
     await stage.apply(path)
@@ -154,7 +156,7 @@ async def test_the_example_that_is_tried_again_gets_its_volume(
 
 
 async def test_the_example_whose_first_worker_decides_does_not_wait_for_the_second(
-    stage: Stage, operator: NotingClient, golden_update: bool
+    stage: ClusterHarness, operator: NotingClient, golden_update: bool
 ) -> None:
     path = EXAMPLES[DECIDED_BY_THE_FIRST]
     await stage.apply(path)
@@ -164,7 +166,7 @@ async def test_the_example_whose_first_worker_decides_does_not_wait_for_the_seco
 
 @pytest.mark.parametrize("document", sorted(VOLCANO))
 async def test_pods_for_volcano_wait_for_volcano_and_then_run(
-    document: str, stage: Stage, operator: NotingClient, golden_update: bool
+    document: str, stage: ClusterHarness, operator: NotingClient, golden_update: bool
 ) -> None:
     """The operator has no --scheduling=volcano here, so that the templates' schedulerName is all there is to it."""
     path = EVERY[document]
@@ -181,7 +183,7 @@ async def test_pods_for_volcano_wait_for_volcano_and_then_run(
     golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
-async def bind(stage: Stage, pod: str) -> None:
+async def bind(stage: ClusterHarness, pod: str) -> None:
     """As a scheduler does."""
     target = f'{{"apiVersion": "v1", "kind": "Node", "name": "{stage.nodes[0]}"}}'
     binding = f'{{"apiVersion": "v1", "kind": "Binding", "metadata": {{"name": "{pod}"}}, "target": {target}}}'
@@ -189,7 +191,9 @@ async def bind(stage: Stage, pod: str) -> None:
     await stage.kubectl("create", f"--raw={path}", "--filename=-", stdin=binding)
 
 
-async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_without_volcano(stage: Stage) -> None:
+async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_without_volcano(
+    stage: ClusterHarness,
+) -> None:
     with pytest.raises(RequestError) as refused:
         await stage.apply(CORPUS["user-guide-3"])
     complaints = [line for line in str(refused.value).splitlines() if "no matches for kind" in line]
@@ -197,7 +201,7 @@ async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_wi
     assert 'no matches for kind "PodGroup" in version "scheduling.volcano.sh/v1beta1"' in complaints[0]
 
 
-async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(stage: Stage) -> None:
+async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(stage: ClusterHarness) -> None:
     await stage.apply(CORPUS["go-deepfm"])
     await stage.phase("deepfm", "Running")
     await stage.exits("deepfm-worker-1", code=1)
@@ -205,7 +209,9 @@ async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(stage: Stage
     await stage.cleaned()
 
 
-async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(empty_stage: Stage, golden_update: bool) -> None:
+async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(
+    empty_stage: ClusterHarness, golden_update: bool
+) -> None:
     stage = empty_stage
     async with stage.operator():
         await stage.apply(ELASTIC)

@@ -6,7 +6,7 @@ paddle-runtime.md, section 7 says why each variable is there; all of it was seen
 import pytest
 
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import Stage, environment
+from tests.stories.stage import ClusterHarness, environment
 
 ETCD = "paddle-elastic-etcd:2379"
 HOST_PORT = 35000  # the first block of --port-range
@@ -15,7 +15,7 @@ HOST_PORT = 35000  # the first block of --port-range
 class Cast:
     """The pods of a running job: what they see, and under which names they know each other."""
 
-    def __init__(self, stage: Stage, uid: str, intranet: str) -> None:
+    def __init__(self, stage: ClusterHarness, uid: str, intranet: str) -> None:
         self.intranet = intranet
         self.of_every_pod = {"PADDLE_JOB_ID": uid, "PYTHONUNBUFFERED": "1", "PADDLE_LOG_DIR": "/tmp/paddle-log"}
         self.namespace = stage.namespace
@@ -33,7 +33,7 @@ class Cast:
         return ",".join(f"{self.address(role, index)}:{self.port(role)}" for index in range(count))
 
 
-async def cast_of(stage: Stage, job: Job) -> Cast:
+async def cast_of(stage: ClusterHarness, job: Job) -> Cast:
     await stage.submit(job)
     running = await stage.phase("mnist", "Running")
     cast = Cast(stage, running.uid, job["spec"].get("intranet", "PodIP"))
@@ -46,7 +46,7 @@ INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 
 @INTRANETS
-async def test_with_parameter_servers(stage: Stage, intranet: str) -> None:
+async def test_with_parameter_servers(stage: ClusterHarness, intranet: str) -> None:
     cast = await cast_of(stage, a_job(ps=2, workers=2, intranet=intranet))
     gloo = HOST_PORT + 18 if intranet == "Host" else 2397
     servers, workers = cast.endpoints("ps", 2), cast.endpoints("worker", 2)
@@ -79,7 +79,7 @@ async def test_with_parameter_servers(stage: Stage, intranet: str) -> None:
 
 
 @INTRANETS
-async def test_collective(stage: Stage, intranet: str) -> None:
+async def test_collective(stage: ClusterHarness, intranet: str) -> None:
     cast = await cast_of(stage, a_job(workers=2, intranet=intranet))
     shared = cast.of_every_pod | {
         "TRAINER_PORTS_NUM": "20",
@@ -105,19 +105,19 @@ async def test_collective(stage: Stage, intranet: str) -> None:
     }
 
 
-async def test_on_gpus_the_ranks_are_left_to_nccl(stage: Stage) -> None:
+async def test_on_gpus_the_ranks_are_left_to_nccl(stage: ClusterHarness) -> None:
     template = a_template(resources={"limits": {"nvidia.com/gpu": 1}})
     cast = await cast_of(stage, with_template(a_job(workers=2), template))
     assert all("PADDLE_DISTRI_BACKEND" not in seen for seen in cast.seen.values())
 
 
-async def test_a_job_of_one_worker_knows_that_it_is_alone(stage: Stage) -> None:
+async def test_a_job_of_one_worker_knows_that_it_is_alone(stage: ClusterHarness) -> None:
     cast = await cast_of(stage, a_job(workers=1))
     seen, own = cast.seen["mnist-worker-0"], f"{cast.address('worker', 0)}:2379"
     assert (seen["PADDLE_TRAINERS_NUM"], seen["PADDLE_TRAINER_ENDPOINTS"]) == ("1", own)
 
 
-async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(stage: Stage) -> None:
+async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(stage: ClusterHarness) -> None:
     mine = [{"name": "PADDLE_TRAINERS_NUM", "value": "7"}, {"name": "EPOCHS", "value": "3"}]
     cast = await cast_of(stage, with_template(a_job(workers=1), a_template(env=mine)))
     seen = cast.seen["mnist-worker-0"]
@@ -128,7 +128,7 @@ async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(st
     assert (await stage.told_once("mnist", "UserVariables")).type == "Warning"
 
 
-async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(empty_stage: Stage) -> None:
+async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     job = a_job(workers=3, elastic=1)
     job["spec"]["worker"] |= {"requests": 2, "limits": 4}

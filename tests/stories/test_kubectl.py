@@ -6,7 +6,7 @@ import pytest
 
 from paddle_operator.kube.objects import Key
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_PODS, Stage, Whole
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_PODS, ClusterHarness, Whole
 
 COLLECTIVE = a_job(workers=2)
 
@@ -15,13 +15,13 @@ def workers(pods: dict[str, Whole]) -> list[str]:
     return sorted(pods)
 
 
-async def numbers_told(stage: Stage) -> set[tuple[str, str]]:
+async def numbers_told(stage: ClusterHarness) -> set[tuple[str, str]]:
     """How many ranks each worker was told of, in the two ways in which Paddle asks."""
     seen = (await stage.environments("mnist")).values()
     return {(each["PADDLE_TRAINERS_NUM"], str(len(each["PADDLE_TRAINERS"].split(",")))) for each in seen}
 
 
-async def test_get_answers_whether_it_runs_how_many_of_how_many_and_since_when(stage: Stage) -> None:
+async def test_get_answers_whether_it_runs_how_many_of_how_many_and_since_when(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")
     header, row = (await stage.kubectl("get", "pdj")).splitlines()
@@ -30,7 +30,7 @@ async def test_get_answers_whether_it_runs_how_many_of_how_many_and_since_when(s
     assert "Running" in await stage.kubectl("get", "paddlejobs", "mnist", "-o", "wide")
 
 
-async def test_describe_shows_conditions_and_events(stage: Stage) -> None:
+async def test_describe_shows_conditions_and_events(stage: ClusterHarness) -> None:
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
     await stage.told("mnist", "AllPodsRunning")
@@ -40,7 +40,7 @@ async def test_describe_shows_conditions_and_events(stage: Stage) -> None:
     assert re.search(r"Normal +AllPodsRunning +.*paddle-operator +all pods run", events)
 
 
-async def test_scale_up_a_running_job(stage: Stage) -> None:
+async def test_scale_up_a_running_job(stage: ClusterHarness) -> None:
     """All pods are replaced: containers read the number of ranks and their addresses once, at the start."""
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
@@ -52,7 +52,7 @@ async def test_scale_up_a_running_job(stage: Stage) -> None:
     assert told.note.startswith("replicas changed from worker=2 to worker=3")
 
 
-async def test_scale_down_a_running_job(stage: Stage) -> None:
+async def test_scale_down_a_running_job(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=3))
     await stage.phase("mnist", "Running")
     await stage.kubectl("scale", "pdj/mnist", "--replicas=2")
@@ -62,7 +62,7 @@ async def test_scale_down_a_running_job(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-async def test_scale_before_it_runs(stage: Stage, replicas: int) -> None:
+async def test_scale_before_it_runs(stage: ClusterHarness, replicas: int) -> None:
     """Nothing has started yet, so nothing starts again."""
     await stage.cordon()
     await stage.submit(COLLECTIVE)
@@ -78,7 +78,7 @@ async def test_scale_before_it_runs(stage: Stage, replicas: int) -> None:
     assert await numbers_told(stage) == {(str(replicas), str(replicas))}
 
 
-async def test_an_autoscaler_can_read_how_many_workers_there_are_and_which(stage: Stage) -> None:
+async def test_an_autoscaler_can_read_how_many_workers_there_are_and_which(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")
     path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{stage.namespace}/paddlejobs/mnist/scale"
@@ -91,7 +91,7 @@ async def test_an_autoscaler_can_read_how_many_workers_there_are_and_which(stage
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
-async def test_delete_takes_the_children_along(stage: Stage, cascade: str) -> None:
+async def test_delete_takes_the_children_along(stage: ClusterHarness, cascade: str) -> None:
     await stage.submit(a_job(ps=1, workers=1, intranet="Service"))
     await stage.phase("mnist", "Running")
     await stage.kubectl("delete", "pdj/mnist", f"--cascade={cascade}", "--timeout=120s")
@@ -99,7 +99,7 @@ async def test_delete_takes_the_children_along(stage: Stage, cascade: str) -> No
     await stage.gone("mnist")
 
 
-async def test_delete_can_leave_the_children_behind(stage: Stage) -> None:
+async def test_delete_can_leave_the_children_behind(stage: ClusterHarness) -> None:
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
     before = await stage.pods()
@@ -110,7 +110,7 @@ async def test_delete_can_leave_the_children_behind(stage: Stage) -> None:
     assert not any(pod.metadata.owner_references for pod in left.values())
 
 
-async def test_delete_and_apply_again_at_once(stage: Stage) -> None:
+async def test_delete_and_apply_again_at_once(stage: ClusterHarness) -> None:
     """What is left of the old job is neither taken for the new one's nor read by its containers."""
     await stage.submit(a_job(ps=1, workers=2))
     old = await stage.phase("mnist", "Running")
@@ -129,7 +129,9 @@ async def test_delete_and_apply_again_at_once(stage: Stage) -> None:
     assert seen["mnist-ps-0"]["PADDLE_TRAINERS"] == ",".join(addresses)
 
 
-async def test_a_finished_job_applied_anew_after_its_deletion_does_not_read_the_old_addresses(stage: Stage) -> None:
+async def test_a_finished_job_applied_anew_after_its_deletion_does_not_read_the_old_addresses(
+    stage: ClusterHarness,
+) -> None:
     """The pods' names are free at once, but the ConfigMap is there until the garbage collector comes: here, late."""
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
@@ -149,7 +151,7 @@ async def test_a_finished_job_applied_anew_after_its_deletion_does_not_read_the_
     assert (await stage.environments("mnist"))["mnist-worker-0"]["PADDLE_TRAINERS"] == ",".join(addresses)
 
 
-async def test_a_finished_job_can_be_edited_and_stays_finished(stage: Stage) -> None:
+async def test_a_finished_job_can_be_edited_and_stays_finished(stage: ClusterHarness) -> None:
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
@@ -163,7 +165,7 @@ async def test_a_finished_job_can_be_edited_and_stays_finished(stage: Stage) -> 
     assert (job.phase, job.metadata.generation) == ("Completed", 2)
 
 
-async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(stage: Stage) -> None:
+async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")
     before = {pod.uid for pod in (await stage.pods()).values()}
@@ -177,7 +179,7 @@ async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(stage: Stage) -> No
     assert len({each["PADDLE_TRAINER_ENDPOINTS"] for each in (await stage.environments("mnist")).values()}) == 1
 
 
-async def test_the_config_map_deleted_by_hand_is_made_again_with_the_same_addresses(stage: Stage) -> None:
+async def test_the_config_map_deleted_by_hand_is_made_again_with_the_same_addresses(stage: ClusterHarness) -> None:
     await stage.submit(COLLECTIVE)
     await stage.phase("mnist", "Running")
     barrier = await stage.barrier("mnist")
@@ -186,13 +188,13 @@ async def test_the_config_map_deleted_by_hand_is_made_again_with_the_same_addres
     await stage.kubectl("delete", "configmap/mnist")
     again = await stage.opened("mnist", lambda each: each.uid != barrier.uid)
     assert again.data == barrier.data
-    await stage.another_life("other")
+    await stage.run_unrelated_job("other")
     assert {name: pod.uid for name, pod in pods.items()} == {
         name: pod.uid for name, pod in (await stage.pods()).items()
     }
 
 
-async def test_a_pod_deleted_before_the_others_have_addresses_is_just_made_again(stage: Stage) -> None:
+async def test_a_pod_deleted_before_the_others_have_addresses_is_just_made_again(stage: ClusterHarness) -> None:
     await stage.cordon()
     await stage.submit(COLLECTIVE)
     await stage.waits("mnist", "Unschedulable")

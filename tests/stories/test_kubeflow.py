@@ -9,7 +9,7 @@ import pytest
 
 from paddle_operator.kube.objects import Key
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, Stage, Whole
+from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, ClusterHarness, Whole
 
 POLICIES: list[tuple[str | None, set[str]]] = [
     (None, {"Completed"}),
@@ -22,7 +22,9 @@ POLICIES: list[tuple[str | None, set[str]]] = [
 
 # KF-C1 and KF-C2
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
-async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(stage: Stage, code: int, phase: str) -> None:
+async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
+    stage: ClusterHarness, code: int, phase: str
+) -> None:
     """Four workers and two servers for each policy, all jobs at once; what is kept no longer runs."""
 
     async def lives(policy: str | None, cleaned: bool) -> None:
@@ -46,7 +48,7 @@ async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(stage: Sta
 
 # KF-C1: no terminal condition
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "OnCompletion"])
-async def test_of_a_job_that_goes_on_nothing_is_cleaned(stage: Stage, policy: str) -> None:
+async def test_of_a_job_that_goes_on_nothing_is_cleaned(stage: ClusterHarness, policy: str) -> None:
     await stage.submit(a_job(ps=1, workers=2, cleanPodPolicy=policy))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-0")
@@ -67,7 +69,7 @@ CODES = {
 }
 
 
-async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(stage: Stage) -> None:
+async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(stage: ClusterHarness) -> None:
     async def lives(code: int, meaning: str) -> None:
         name = f"code-{code}"
         await stage.submit(a_job(name, workers=2))
@@ -85,7 +87,7 @@ async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(stage
             group.create_task(lives(code, meaning))
 
 
-async def test_a_victim_is_not_blamed_for_what_its_peer_did(empty_stage: Stage) -> None:
+async def test_a_victim_is_not_blamed_for_what_its_peer_did(empty_stage: ClusterHarness) -> None:
     """It died first, and the operator, which would wait 5 s for a cause, is away meanwhile: so no stall is too long."""
     stage = empty_stage
     async with stage.operator():
@@ -98,7 +100,7 @@ async def test_a_victim_is_not_blamed_for_what_its_peer_did(empty_stage: Stage) 
     assert job.condition("Failed")["message"].startswith("mnist-worker-2 exited 139")
 
 
-async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again(stage: Stage) -> None:
+async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again(stage: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["restartPolicy"] = "OnFailure"
     await stage.submit(with_template(a_job(workers=2), template))
@@ -116,7 +118,7 @@ async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again
 
 
 # KF-C9
-async def test_scaled_with_a_gap_the_places_are_filled_and_the_surplus_goes(stage: Stage) -> None:
+async def test_scaled_with_a_gap_the_places_are_filled_and_the_surplus_goes(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=4))
     await stage.phase("mnist", "Running")
     await stage.delete(WHOLE_PODS, "mnist-worker-1")
@@ -133,7 +135,7 @@ def settled(status: Job) -> bool:
 
 
 # KF-C11: claims no orphan, releases nothing, adopts nothing while being deleted; a UID is more than a name
-async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(stage: Stage) -> None:
+async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(stage: ClusterHarness) -> None:
     """It may run what its owner thinks is his; the job says who is in its way, and waits."""
     marks = {
         "labels": {"paddle-res-name": "mnist-worker-0", "paddle-res-type": "worker"},
@@ -150,7 +152,7 @@ async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(stage: Sta
     assert not found.metadata.deletion_timestamp
 
 
-async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(stage: Stage) -> None:
+async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=2))
     await stage.phase("mnist", "Running")
     key = Key(stage.namespace, "mnist-worker-1")
@@ -163,7 +165,7 @@ async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(stage: Sta
     await stage.phase("mnist", "Running")
 
 
-async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(stage: Stage) -> None:
+async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(stage: ClusterHarness) -> None:
     job = a_job(workers=1)
     job["metadata"]["finalizers"] = ["example.com/held"]
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
@@ -178,7 +180,7 @@ async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(stage: Stage
 
 
 # KF-C12
-async def test_labels_and_annotations_of_the_template_are_on_the_pods(stage: Stage) -> None:
+async def test_labels_and_annotations_of_the_template_are_on_the_pods(stage: ClusterHarness) -> None:
     template = a_template() | {"metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/cost": "7"}}}
     await stage.submit(with_template(a_job(ps=1, workers=1), template))
     await stage.phase("mnist", "Running")

@@ -2,10 +2,10 @@
 
 from testbed.hollow_script import exits
 from tests.stories.jobs import a_job
-from tests.stories.stage import Stage
+from tests.stories.stage import ClusterHarness
 
 
-async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are(stage: Stage) -> None:
+async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are(stage: ClusterHarness) -> None:
     await stage.apply(a_job("wide", ps=2, workers=2, cleanPodPolicy="OnCompletion"))
     job = await stage.phase("wide", "Running")
     assert job.status["ready"] == "4/4"
@@ -15,7 +15,7 @@ async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are
     await stage.cleaned()
 
 
-async def test_a_collective_job_fails_with_its_cause_and_what_runs_is_stopped_but_kept(stage: Stage) -> None:
+async def test_a_collective_job_fails_with_its_cause_and_what_runs_is_stopped_but_kept(stage: ClusterHarness) -> None:
     await stage.apply(a_job("deep", workers=2, cleanPodPolicy="Never"))
     await stage.phase("deep", "Running")
     stage.nodes.script("deep-worker-1", exits(139), namespace=stage.namespace)

@@ -7,11 +7,11 @@ from paddle_operator.plan.diff import GIVEN_UP_AFTER
 from testbed.clock import LeapingClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_PODS, Stage, about
+from tests.stories.stage import WHOLE_PODS, ClusterHarness, about
 from tests.support.rights import OPERATOR
 
 
-async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(stage: Stage) -> None:
+async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")
     node = stage.nodes.node_of("mnist-worker-1", namespace=stage.namespace)
@@ -21,7 +21,7 @@ async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewher
     assert (await stage.told("mnist", "Restarting")).type == "Warning"
 
 
-async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(stage: Stage) -> None:
+async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=2, cleanPodPolicy="Never"))
     await stage.phase("mnist", "Running")
     await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
@@ -30,7 +30,7 @@ async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(stage: St
     assert "its node was short of something and evicted it" in job.condition("Failed")["message"]
 
 
-async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: Stage) -> None:
+async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: ClusterHarness) -> None:
     """Kubernetes waits 16 s here, and stock 50 s, before it gives a silent node up, and keeps its pods' names until
     kubelet or an administrator says that they are gone: until then two of a rank might run.
     """
@@ -46,7 +46,9 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: Stage) -
     await stage.runs_in_attempt(1)
 
 
-async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_its_grace(empty_stage: Stage) -> None:
+async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_its_grace(
+    empty_stage: ClusterHarness,
+) -> None:
     """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
     stage, clock = empty_stage, LeapingClock()
     async with stage.recorded() as writes, stage.operator(clock=clock):
@@ -60,9 +62,11 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         await stage.waits("mnist", "PodsTerminating")
         pods = await stage.until_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))
         left_at = max(at for name in held if (at := pods[name].metadata.deletion_timestamp))
-        await stage.another_life("before")  # so the operator has seen it, too: it counts from then, by its own clock
+        await stage.run_unrelated_job(
+            "before"
+        )  # so the operator has seen it, too: it counts from then, by its own clock
         clock.leap_to(left_at + GIVEN_UP_AFTER - timedelta(seconds=45))
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
         pods = await stage.pods()
         assert {name: pods[name].uid for name in held} == held
         assert (await stage.job("mnist")).phase == "Restarting"
@@ -84,7 +88,7 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         assert f"{name} does not leave {node}: it is given up" in events
 
 
-async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(empty_stage: Stage) -> None:
+async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(empty_stage: ClusterHarness) -> None:
     """Or two of a rank would run at a time; and pods are waited for no less by one that has just started."""
     stage = empty_stage
     stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
@@ -97,7 +101,7 @@ async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(e
             await stage.delete(WHOLE_PODS, "mnist-worker-1")
             await stage.waits("mnist", "PodsTerminating")
         async with stage.operator(clock=LeapingClock(timedelta(minutes=10))):
-            await stage.another_life("beside")  # so it had time to give them up
+            await stage.run_unrelated_job("beside")  # so it had time to give them up
             end_at = datetime.now(UTC)
             await stage.exits("mnist-worker-*", code=137)
             await stage.runs_in_attempt(1)

@@ -22,7 +22,7 @@ from testbed.followed import followed
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
 from tests.stories.embedded import embedded_stage
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, Stage, Whole
+from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, ClusterHarness, Whole
 
 QUOTAS = Resource("api/v1", "resourcequotas", Whole)
 LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
@@ -35,14 +35,14 @@ def quota(**hard: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
 
 
-async def is_enforced(stage: Stage, made: Manifest) -> None:
+async def is_enforced(stage: ClusterHarness, made: Manifest) -> None:
     """The quota counts: the API server goes by its status, which the controller manager has to write first."""
     await stage.create(QUOTAS, made)
     async with followed(stage.client, QUOTAS, Scope(stage.namespace)) as quotas:
         await quotas.until("team", lambda found: bool((found.status or {}).get("hard")))
 
 
-async def is_refused(stage: Stage, pod: Manifest) -> None:
+async def is_refused(stage: ClusterHarness, pod: Manifest) -> None:
     """The API server refuses such a pod: what forbids it is known to it in its own time."""
     metadata = {"name": "probe", "namespace": stage.namespace}
     while True:
@@ -54,7 +54,7 @@ async def is_refused(stage: Stage, pod: Manifest) -> None:
             return
 
 
-async def hindered(stage: Stage, reason: str, *words: str, job: str = "mnist") -> Whole:
+async def hindered(stage: ClusterHarness, reason: str, *words: str, job: str = "mnist") -> Whole:
     """The job says so in its condition and in one event, with these words."""
     told = await stage.told(job, reason)
     seen = await stage.waits(job, reason)
@@ -66,7 +66,7 @@ async def hindered(stage: Stage, reason: str, *words: str, job: str = "mnist") -
     return seen
 
 
-async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: Stage) -> None:
+async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
@@ -88,13 +88,13 @@ async def test_a_straight_life_is_told_in_a_few_events_each_once(stage: Stage) -
     assert len(told) == len({reason for _, reason, _, _ in told})
 
 
-async def test_no_node_has_room(stage: Stage) -> None:
+async def test_no_node_has_room(stage: ClusterHarness) -> None:
     await stage.submit(with_template(a_job(workers=2), a_template(resources={"limits": {"nvidia.com/gpu": 9}})))
     await hindered(stage, "Unschedulable", "mnist-worker-", "0/4 nodes are available", "Insufficient nvidia.com/gpu")
     await stage.told_once("mnist", "Unschedulable")
 
 
-async def test_room_is_made(stage: Stage) -> None:
+async def test_room_is_made(stage: ClusterHarness) -> None:
     await stage.cordon()
     await stage.submit(a_job(workers=2))
     await hindered(stage, "Unschedulable", "0/4 nodes are available", "4 node(s) were unschedulable")
@@ -102,7 +102,7 @@ async def test_room_is_made(stage: Stage) -> None:
     await stage.phase("mnist", "Running")
 
 
-async def test_the_image_cannot_be_pulled(stage: Stage) -> None:
+async def test_the_image_cannot_be_pulled(stage: ClusterHarness) -> None:
     stage.nodes.script("mnist-worker-1", image_never_pulls(), namespace=stage.namespace)
     await stage.submit(a_job(workers=2))
     await hindered(stage, "ImagePullFailed", "mnist-worker-1", "demo-wide-and-deep:v1")
@@ -117,7 +117,7 @@ def kubelet_speed() -> float:
     return 5.0
 
 
-async def test_a_container_keeps_crashing(stage: Stage) -> None:
+async def test_a_container_keeps_crashing(stage: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["restartPolicy"] = "OnFailure"
     stage.nodes.script("mnist-worker-0", exits(1), namespace=stage.namespace)
@@ -130,7 +130,7 @@ async def test_a_container_keeps_crashing(stage: Stage) -> None:
     assert job.status.get("attempt", 0) == 0  # kubelet did it, as the template's restartPolicy wants
 
 
-async def test_the_quota_is_used_up(stage: Stage) -> None:
+async def test_the_quota_is_used_up(stage: ClusterHarness) -> None:
     await is_enforced(stage, quota(pods="1"))
     await stage.submit(a_job(ps=1, workers=2))
     await hindered(stage, "QuotaExceeded", "exceeded quota: team", "limited: pods=1")
@@ -140,7 +140,7 @@ async def test_the_quota_is_used_up(stage: Stage) -> None:
     assert len(told) == 1, [each.note for each in told]
 
 
-async def test_the_quota_for_config_maps_is_used_up(stage: Stage) -> None:
+async def test_the_quota_for_config_maps_is_used_up(stage: ClusterHarness) -> None:
     """The barrier itself: the pods are there, and no container starts."""
     await is_enforced(stage, quota(configmaps="0"))
     await stage.submit(a_job(workers=2))
@@ -150,7 +150,7 @@ async def test_the_quota_for_config_maps_is_used_up(stage: Stage) -> None:
     await stage.phase("mnist", "Running")
 
 
-async def test_the_quota_for_services_is_used_up(stage: Stage) -> None:
+async def test_the_quota_for_services_is_used_up(stage: ClusterHarness) -> None:
     """No container starts before every name resolves."""
     await is_enforced(stage, quota(services="1"))
     await stage.submit(a_job(workers=2, intranet="Service"))
@@ -160,7 +160,7 @@ async def test_the_quota_for_services_is_used_up(stage: Stage) -> None:
     await stage.phase("mnist", "Running")
 
 
-async def test_the_namespace_wants_restricted_pods(stage: Stage) -> None:
+async def test_the_namespace_wants_restricted_pods(stage: ClusterHarness) -> None:
     await stage.client.merge(NAMESPACES, Key("", stage.namespace), {"metadata": {"labels": {ENFORCE: "restricted"}}})
     await is_refused(stage, a_template())
     await stage.submit(a_job(workers=1))
@@ -170,7 +170,7 @@ async def test_the_namespace_wants_restricted_pods(stage: Stage) -> None:
     await stage.phase("mnist", "Running")
 
 
-async def test_a_limit_range_forbids_the_pods(stage: Stage) -> None:
+async def test_a_limit_range_forbids_the_pods(stage: ClusterHarness) -> None:
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
     await stage.create(
         LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
@@ -184,7 +184,7 @@ async def test_a_limit_range_forbids_the_pods(stage: Stage) -> None:
     await stage.told_once("mnist", "Forbidden")
 
 
-async def test_a_service_account_is_missing(stage: Stage) -> None:
+async def test_a_service_account_is_missing(stage: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["serviceAccountName"] = "trainer"
     await stage.submit(with_template(a_job(workers=1), template))
@@ -193,7 +193,7 @@ async def test_a_service_account_is_missing(stage: Stage) -> None:
     await stage.phase("mnist", "Running")
 
 
-async def test_the_template_makes_no_valid_pod(stage: Stage) -> None:
+async def test_the_template_makes_no_valid_pod(stage: ClusterHarness) -> None:
     """What a schema cannot see, the API server says when the pod is made; a mended template is used at once."""
     template = a_template(volumeMounts=[{"name": "data", "mountPath": "/data"}])
     await stage.submit(with_template(a_job(workers=1), template))
@@ -210,7 +210,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-async def test_somebody_elses_object_has_the_name_of_a_child(stage: Stage, kind: str) -> None:
+async def test_somebody_elses_object_has_the_name_of_a_child(stage: ClusterHarness, kind: str) -> None:
     """It is left alone, no container starts with what it says, and when it goes the job goes on."""
     resource, name, manifest = FOREIGN[kind]
     foreign = await stage.create(resource, {"apiVersion": "v1", "metadata": {"name": name}, **manifest})
@@ -225,14 +225,14 @@ async def test_somebody_elses_object_has_the_name_of_a_child(stage: Stage, kind:
     assert (await stage.environments("mnist"))["mnist-worker-0"]["PADDLE_TRAINERS_NUM"] == "2"
 
 
-async def test_a_volume_that_never_comes_leaves_the_job_waiting_and_says_for_whom(stage: Stage) -> None:
+async def test_a_volume_that_never_comes_leaves_the_job_waiting_and_says_for_whom(stage: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]
     await stage.submit(with_template(a_job(workers=1), template))
     await hindered(stage, "Unschedulable", 'persistentvolumeclaim "none" not found')
 
 
-async def test_a_secret_that_comes_late(stage: Stage) -> None:
+async def test_a_secret_that_comes_late(stage: ClusterHarness) -> None:
     template = a_template(envFrom=[{"secretRef": {"name": "token"}}])
     await stage.submit(with_template(a_job(workers=1), template))
     await hindered(stage, "ContainerConfigError", 'mnist-worker-0: secret "token" not found')
@@ -258,7 +258,7 @@ async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_pa
 
 
 @asynccontextmanager
-async def pods_denied(stage: Stage, reason: str) -> AsyncIterator[None]:
+async def pods_denied(stage: ClusterHarness, reason: str) -> AsyncIterator[None]:
     """By a webhook that gives its whole sentence as the reason, as those made with controller-runtime long did."""
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -297,7 +297,7 @@ async def pods_denied(stage: Stage, reason: str) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-async def denied(stage: Stage) -> bool:
+async def denied(stage: ClusterHarness) -> bool:
     pod = {"metadata": {"name": "any", "namespace": stage.namespace}, **a_template()}
     try:
         await stage.client.create(WHOLE_PODS, pod, dry_run=True)
@@ -306,7 +306,7 @@ async def denied(stage: Stage) -> bool:
     return False
 
 
-async def test_a_webhook_that_denies_pods_is_quoted_and_its_sentence_is_no_reason(stage: Stage) -> None:
+async def test_a_webhook_that_denies_pods_is_quoted_and_its_sentence_is_no_reason(stage: ClusterHarness) -> None:
     """The reason is a label of a metric, and an event with one of more than 128 characters is not taken."""
     sentence = f"pod 4711 has no owner whom the policy knows; {'see the handbook; ' * 8}"
     async with pods_denied(stage, sentence):

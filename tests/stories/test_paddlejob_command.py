@@ -7,12 +7,12 @@ import yaml
 from testbed.control_plane import ControlPlane
 from testbed.hollow_script import exits
 from tests.stories.jobs import a_job
-from tests.stories.stage import Stage
+from tests.stories.stage import ClusterHarness
 from tests.support.paddlejob import Outcome, Paddlejob
 
 
 async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
-    control_plane: ControlPlane, stage: Stage, tmp_path: Path
+    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
 ) -> None:
     command = Paddlejob(tmp_path / "state")
 
@@ -37,7 +37,7 @@ async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
 
 
 async def test_a_job_that_the_cluster_refuses_is_told_in_its_words(
-    control_plane: ControlPlane, stage: Stage, tmp_path: Path
+    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(a_job(workers=2, withGloo=7)))
@@ -48,7 +48,7 @@ async def test_a_job_that_the_cluster_refuses_is_told_in_its_words(
 
 
 async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
-    control_plane: ControlPlane, stage: Stage, tmp_path: Path
+    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
 ) -> None:
     async def paddlejob(*arguments: str) -> Outcome:
         where = ("--kubeconfig", str(control_plane.kubeconfig), "-n", stage.namespace)

@@ -7,7 +7,7 @@ import pytest
 
 from paddle_operator.kube.errors import Invalid
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS, Stage, about
+from tests.stories.stage import WHOLE_JOBS, ClusterHarness, about
 from tests.support.rights import OPERATOR
 
 OURS = "batch.paddlepaddle.org/paddle-operator"
@@ -15,7 +15,7 @@ THEIRS = {"multikueue": "kueue.x-k8s.io/multikueue", "other": "example.com/train
 
 
 # KF-P4 and KF-C10
-async def test_a_job_that_another_controller_manages_is_left_alone_entirely(stage: Stage) -> None:
+async def test_a_job_that_another_controller_manages_is_left_alone_entirely(stage: ClusterHarness) -> None:
     """Suspended and resumed, as Kueue does; those beside it, which are ours, run."""
     async with stage.recorded() as writes:
         await stage.submit(
@@ -26,7 +26,7 @@ async def test_a_job_that_another_controller_manages_is_left_alone_entirely(stag
         for name in THEIRS:
             await stage.change(name, {"suspend": False})
         await asyncio.gather(stage.phase("ours", "Running"), stage.phase("unsaid", "Running"))
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
     for name in THEIRS:
         assert not about(writes, name).by(OPERATOR)
         assert (await stage.job(name)).status is None
@@ -34,7 +34,7 @@ async def test_a_job_that_another_controller_manages_is_left_alone_entirely(stag
     assert len(await stage.pods()) == 4
 
 
-async def test_who_manages_a_job_is_decided_once(stage: Stage) -> None:
+async def test_who_manages_a_job_is_decided_once(stage: ClusterHarness) -> None:
     await stage.submit(a_job("unsaid", suspend=True), a_job("theirs", managedBy=THEIRS["other"]))
     for name in ("unsaid", "theirs"):
         with pytest.raises(Invalid, match=r"spec\.managedBy cannot change: delete the job and make it again"):
@@ -43,7 +43,7 @@ async def test_who_manages_a_job_is_decided_once(stage: Stage) -> None:
         await stage.submit(a_job("nobody", managedBy=""))
 
 
-async def test_a_job_is_done_when_its_success_policy_is_met(stage: Stage) -> None:
+async def test_a_job_is_done_when_its_success_policy_is_met(stage: ClusterHarness) -> None:
     """The chief alone, two of three, and two of the first three of four; who still runs is ended."""
 
     async def lives(name: str, rule: Job, workers: int, *done: str) -> None:
@@ -70,14 +70,14 @@ async def test_a_job_is_done_when_its_success_policy_is_met(stage: Stage) -> Non
     await stage.cleaned()
 
 
-async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(stage: Stage) -> None:
+async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(stage: ClusterHarness) -> None:
     await stage.submit(a_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-2", code=1)
     assert (await stage.phase("mnist", "Failed")).condition("Failed")["message"].startswith("mnist-worker-2 exited 1")
 
 
-async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(stage: Stage) -> None:
+async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(stage: ClusterHarness) -> None:
     """A proxy that never exits, one that fails after the training was done, and one that fails before."""
     template = a_template({"name": "proxy", "image": "envoy"})
 
@@ -101,7 +101,7 @@ async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(
     }
 
 
-async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(stage: Stage) -> None:
+async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(stage: ClusterHarness) -> None:
     """Kubernetes' own: there are no metrics here, but what is below its minimum it scales up without any."""
     await stage.submit(a_job(ps=1, workers=2))
     await stage.phase("mnist", "Running")

@@ -11,7 +11,7 @@ from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.clock import LeapingClock
 from testbed.hollow_script import exits, ignores_sigterm
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_EVENTS, WHOLE_PODS, Stage, Whole, about, instant, of_job
+from tests.stories.stage import WHOLE_EVENTS, WHOLE_PODS, ClusterHarness, Whole, about, instant, of_job
 from tests.support.rights import OPERATOR
 
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
@@ -51,7 +51,7 @@ TRIED_AGAIN: list[tuple[dict[str, Any] | None, int, int]] = [
 
 
 # KF-C7
-async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: Stage) -> None:
+async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: ClusterHarness) -> None:
     stage, clock = empty_stage, LeapingClock()
 
     async def fails(name: str, policy: dict[str, Any] | None, code: int) -> Whole:
@@ -86,7 +86,7 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: Sta
 
 
 async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last_one_the_job_fails(
-    empty_stage: Stage,
+    empty_stage: ClusterHarness,
 ) -> None:
     stage, clock = empty_stage, LeapingClock()
     ends_of_pauses: list[datetime] = []
@@ -106,7 +106,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
             assert (job.status["restarts"], job.status["attempt"]) == (number + 1, number + 1)
             await stage.until_pods(lambda pods: not pods)
             clock.leap_to(again_at - timedelta(seconds=5))
-            await stage.another_life(f"beside-{number}")
+            await stage.run_unrelated_job(f"beside-{number}")
             ends_of_pauses.append(clock.leap_to(again_at))
         await stage.runs_in_attempt(2)
         await stage.exits("mnist-worker-1", code=1)
@@ -122,7 +122,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
         assert made[2 * number + 1] < end < made[2 * number + 2]  # two pods at a time, and none in a pause
 
 
-async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(empty_stage: Stage) -> None:
+async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(empty_stage: ClusterHarness) -> None:
     """Of any other pod the whole job starts again; each of the two costs one try."""
     stage, clock = empty_stage, LeapingClock()
     async with stage.operator(clock=clock):
@@ -146,7 +146,7 @@ async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(
     assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await stage.pods()).values()}
 
 
-async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(empty_stage: Stage) -> None:
+async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(empty_stage: ClusterHarness) -> None:
     """Of elastic workers, and of workers of servers without gloo; evicted by its kubelet, drained or deleted."""
     stage = empty_stage
 
@@ -188,7 +188,7 @@ def restarts(pods: dict[str, Whole]) -> int:
 
 # KF-C4
 @pytest.mark.parametrize("kubelet_speed", [100.0])
-async def test_what_kubelet_starts_again_counts_as_well(stage: Stage) -> None:
+async def test_what_kubelet_starts_again_counts_as_well(stage: ClusterHarness) -> None:
     async def four_of_four() -> None:
         await stage.submit(by_kubelet("four", 4, 4))
         await stage.phase("four", "Running")
@@ -233,7 +233,7 @@ async def test_what_kubelet_starts_again_counts_as_well(stage: Stage) -> None:
 
 
 # KF-C5
-async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(stage: Stage) -> None:
+async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(stage: ClusterHarness) -> None:
     async def lives(policy: str | None, left: int) -> None:
         name = (policy or "unset").lower()
         more: dict[str, Any] = {"cleanPodPolicy": policy} if policy else {}
@@ -253,7 +253,7 @@ async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_poli
 
 
 # KF-C8. Kubeflow's ExitCode is our podFailurePolicy, which wants Never.
-async def test_the_restart_policy_of_the_template_is_the_pods(stage: Stage) -> None:
+async def test_the_restart_policy_of_the_template_is_the_pods(stage: ClusterHarness) -> None:
     for policy in ("Never", "OnFailure", "Always"):
         await stage.submit(by_kubelet(policy.lower(), 1, 3, policy))
     await stage.submit(a_job("unset", workers=1))
@@ -266,7 +266,7 @@ async def test_the_restart_policy_of_the_template_is_the_pods(stage: Stage) -> N
     }
 
 
-async def test_an_evicted_or_deleted_pod_costs_no_try(stage: Stage) -> None:
+async def test_an_evicted_or_deleted_pod_costs_no_try(stage: ClusterHarness) -> None:
     """Not one is allowed; what costs one would end the job."""
 
     async def lives(name: str) -> None:
@@ -288,7 +288,7 @@ async def test_an_evicted_or_deleted_pod_costs_no_try(stage: Stage) -> None:
     await asyncio.gather(*(lives(name) for name in ("drained", "pressed", "deleted")))
 
 
-async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(stage: Stage) -> None:
+async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(stage: ClusterHarness) -> None:
     """Four nodes of 32 CPUs are full with four workers of 20; somebody more urgent takes the place of one."""
     urgent = f"{stage.namespace}-urgent"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}
@@ -308,7 +308,9 @@ async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(s
     await stage.client.delete(PRIORITIES, Key("", urgent))
 
 
-async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_asked_for_meanwhile(stage: Stage) -> None:
+async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_asked_for_meanwhile(
+    stage: ClusterHarness,
+) -> None:
     """Deleted in one request, whose answer shows them as they were before it."""
     stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
     template = a_template()
@@ -319,7 +321,7 @@ async def test_pods_that_take_their_time_to_end_are_waited_for_and_nothing_is_as
         await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
         await stage.waits("mnist", "PodsTerminating")
         await stage.until_pods(lambda pods: all(pod.metadata.deletion_timestamp for pod in pods.values()))
-        await stage.another_life("beside")  # so the operator had time to ask
+        await stage.run_unrelated_job("beside")  # so the operator had time to ask
         await stage.exits("mnist-worker-*", code=137)
         await stage.runs_in_attempt(1)
     made = [each for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]

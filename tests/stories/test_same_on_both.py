@@ -13,14 +13,14 @@ from paddle_operator.plan.status import ON_ITS_WAY
 from testbed.hollow_script import exits, image_never_pulls
 from tests.stories.embedded import embedded_stage
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS, Event, NotingClient, Stage, Whole
+from tests.stories.stage import WHOLE_JOBS, ClusterHarness, Event, NotingClient, Whole
 
-Story = Callable[[Stage], Awaitable[Whole]]
+Story = Callable[[ClusterHarness], Awaitable[Whole]]
 # What kubelet says of an image that is not there: the one at first, and after a second the other.
 IMAGE = re.compile(r'failed to pull and unpack image "\S+": not found|Back-off pulling image "\S+"')
 
 
-async def servers_are_ended(stage: Stage) -> Whole:
+async def servers_are_ended(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
@@ -29,7 +29,7 @@ async def servers_are_ended(stage: Stage) -> Whole:
     return await stage.told_of_its_end("mnist", "Completed")
 
 
-async def by_services(stage: Stage) -> Whole:
+async def by_services(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
@@ -38,7 +38,7 @@ async def by_services(stage: Stage) -> Whole:
     return await stage.told_of_its_end("mnist", "Completed")
 
 
-async def on_the_host_network(stage: Stage) -> Whole:
+async def on_the_host_network(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-*")
@@ -47,7 +47,7 @@ async def on_the_host_network(stage: Stage) -> Whole:
     return await stage.told_of_its_end("mnist", "Completed")
 
 
-async def one_worker_crashes(stage: Stage) -> Whole:
+async def one_worker_crashes(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(workers=3, cleanPodPolicy="Never"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-1", code=139)
@@ -56,7 +56,7 @@ async def one_worker_crashes(stage: Stage) -> Whole:
     return await stage.told_of_its_end("mnist", "Failed")
 
 
-async def a_server_is_killed(stage: Stage) -> Whole:
+async def a_server_is_killed(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-ps-0", code=137)
@@ -65,7 +65,7 @@ async def a_server_is_killed(stage: Stage) -> Whole:
     return await stage.told_of_its_end("mnist", "Failed")
 
 
-async def replicas_change(stage: Stage) -> Whole:
+async def replicas_change(stage: ClusterHarness) -> Whole:
     await stage.submit(a_job(workers=2))
     await stage.phase("mnist", "Running")
     await stage.change("mnist", {"worker": {"replicas": 3}})
@@ -73,7 +73,7 @@ async def replicas_change(stage: Stage) -> Whole:
     return await stage.runs_in_attempt(1)
 
 
-async def an_image_is_not_there(stage: Stage) -> Whole:
+async def an_image_is_not_there(stage: ClusterHarness) -> Whole:
     stage.nodes.script("mnist-worker-0", image_never_pulls(), namespace=stage.namespace)
     await stage.submit(a_job(workers=1))
     await stage.opened("mnist")
@@ -81,7 +81,7 @@ async def an_image_is_not_there(stage: Stage) -> Whole:
     return await stage.waits("mnist", "ImagePullFailed")
 
 
-async def a_single_worker(stage: Stage) -> Whole:
+async def a_single_worker(stage: ClusterHarness) -> Whole:
     stage.nodes.script("mnist-worker-0", exits(0, after=0.2), namespace=stage.namespace)
     await stage.submit(a_job(workers=1))
     await stage.phase("mnist", "Completed")
@@ -102,7 +102,7 @@ STORIES: list[Story] = [
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-async def test_the_two_servers_tell_the_same_story(empty_stage: Stage, tmp_path: Path, story: Story) -> None:
+async def test_the_two_servers_tell_the_same_story(empty_stage: ClusterHarness, tmp_path: Path, story: Story) -> None:
     async with empty_stage.operator() as operator:
         on_cluster = await account(empty_stage, operator, story)
     async with embedded_stage(tmp_path) as stage, stage.operator() as operator:
@@ -126,13 +126,15 @@ NOT_ASKED = re.compile(
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_the_two_servers_refuse_a_job_in_the_same_words(empty_stage: Stage, tmp_path: Path, wrong: str) -> None:
+async def test_the_two_servers_refuse_a_job_in_the_same_words(
+    empty_stage: ClusterHarness, tmp_path: Path, wrong: str
+) -> None:
     async with embedded_stage(tmp_path) as embedded:
         said = [await refusal(stage, WRONG[wrong]) for stage in (empty_stage, embedded)]
     assert said[1] == said[0]
 
 
-async def refusal(stage: Stage, spoil: Callable[[dict[str, Any]], Any]) -> str:
+async def refusal(stage: ClusterHarness, spoil: Callable[[dict[str, Any]], Any]) -> str:
     job = a_job(workers=2)
     spoil(job["spec"])
     job["metadata"]["namespace"] = stage.namespace
@@ -142,7 +144,7 @@ async def refusal(stage: Stage, spoil: Callable[[dict[str, Any]], Any]) -> str:
     return words.replace("is invalid: [", "is invalid: ").removesuffix("]") if asked else words
 
 
-async def account(stage: Stage, operator: NotingClient, story: Story) -> dict[str, Any]:
+async def account(stage: ClusterHarness, operator: NotingClient, story: Story) -> dict[str, Any]:
     """What a story leaves behind, without what is another each time: UIDs, addresses, times, names of nodes."""
     job = await story(stage)
     return {
@@ -154,7 +156,7 @@ async def account(stage: Stage, operator: NotingClient, story: Story) -> dict[st
     }
 
 
-async def news(stage: Stage) -> list[Event]:
+async def news(stage: ClusterHarness) -> list[Event]:
     """Without progress, which is told as it is seen: who looks at which moment is chance."""
     return [each for each in await stage.events("mnist") if each.reason not in ON_ITS_WAY]
 

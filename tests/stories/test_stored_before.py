@@ -20,7 +20,7 @@ from testbed.hollow import HollowNodes
 from testbed.volcano import is_served, until
 from tests.stories.go_operator import FINALIZER
 from tests.stories.jobs import Job, a_job
-from tests.stories.stage import WHOLE_JOBS, Stage
+from tests.stories.stage import WHOLE_JOBS, ClusterHarness
 
 CRD = Path(__file__).parent.parent.parent / "deploy/v1/crd.yaml"
 CRDS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
@@ -90,7 +90,7 @@ def lenient_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlP
 
 
 @pytest.fixture
-async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[Stage]:
+async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[ClusterHarness]:
     """The jobs of above are stored, and the CRD has its rules now; the operator is still away."""
     control_plane = lenient_control_plane
     namespace = await control_plane.make_namespace("before")
@@ -104,12 +104,12 @@ async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[
         await control_plane.kubectl("apply", f"--filename={CRD}")
         async with (
             HollowNodes(client, count=2) as nodes,
-            Stage(control_plane, client, nodes, namespace).open() as stage,
+            ClusterHarness(control_plane, client, nodes, namespace).open() as stage,
         ):
             yield stage
 
 
-async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of_before: Stage) -> None:
+async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of_before: ClusterHarness) -> None:
     stage = stage_of_before
     async with stage.operator() as operator:
         for job, problem in BROKEN.values():
@@ -131,7 +131,7 @@ async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of
     await deleted_without_an_operator(stage)
 
 
-async def left_alone_where_it_does_not_change(stage: Stage) -> None:
+async def left_alone_where_it_does_not_change(stage: ClusterHarness) -> None:
     """By both API servers: who has a wrong number from before can change everything else."""
     key = Key(stage.namespace, "none")
     before = await stage.client.manifest(WHOLE_JOBS, key)
@@ -145,13 +145,13 @@ async def left_alone_where_it_does_not_change(stage: Stage) -> None:
     assert ours.message in [cause.message for cause in refused.value.status.details.causes]  # type: ignore[union-attr]
 
 
-async def mended(stage: Stage) -> None:
+async def mended(stage: ClusterHarness) -> None:
     await stage.change("nerver", {"cleanPodPolicy": "Never"})
     job = await stage.phase("nerver", "Running")
     assert job.condition("Accepted")["status"] == "True"
 
 
-async def deleted_without_an_operator(stage: Stage) -> None:
+async def deleted_without_an_operator(stage: ClusterHarness) -> None:
     for job, _ in BROKEN.values():
         await stage.client.delete(WHOLE_JOBS, Key(stage.namespace, job["metadata"]["name"]))
         await stage.gone(job["metadata"]["name"])

@@ -4,24 +4,28 @@ import asyncio
 
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import Stage, about, conditions, of_job
+from tests.stories.stage import ClusterHarness, about, conditions, of_job
 from tests.support.rights import OPERATOR
 
 RESTS = [("Accepted", "True", "SpecValid"), ("Running", "False", "Suspended"), ("Suspended", "True", "Suspended")]
-RUNS_AGAIN = [("Accepted", "True", "SpecValid"), ("Running", "True", "AllPodsRunning"), ("Suspended", "False", "Resumed")]
+RUNS_AGAIN = [
+    ("Accepted", "True", "SpecValid"),
+    ("Running", "True", "AllPodsRunning"),
+    ("Suspended", "False", "Resumed"),
+]
 NOTHING = "spec.suspend is true: no pod exists"
 TOLD = {"paddlejobs/status", "events"}  # what the operator writes of a job that rests
 
 
 # KF-P2
-async def test_of_a_job_that_was_created_suspended_nothing_is_ever_made(stage: Stage) -> None:
+async def test_of_a_job_that_was_created_suspended_nothing_is_ever_made(stage: ClusterHarness) -> None:
     """However often it is looked at: it is changed meanwhile, and another job lives its whole life beside it."""
     async with stage.recorded() as writes:
         await stage.submit(a_job(ps=1, workers=2, intranet="Service", suspend=True))
         await stage.phase("mnist", "Suspended")
         await stage.change("mnist", {"worker": {"replicas": 3}})
         await stage.until("mnist", lambda job: job.status["observedGeneration"] == 2)
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
         job = await stage.job("mnist")
     assert {write.target for write in about(writes, "mnist").by(OPERATOR)} == TOLD
     assert about(writes, "beside").by(OPERATOR).to("pods")  # so they would have been seen
@@ -43,7 +47,7 @@ THREE_KINDS = [
 
 
 # KF-P3
-async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts_afresh(stage: Stage) -> None:
+async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts_afresh(stage: ClusterHarness) -> None:
     """By Service, by address and on the network of the nodes, all at once."""
     async with asyncio.TaskGroup() as group:
         lives = [group.create_task(runs_and_is_suspended(stage, job)) for job in THREE_KINDS]
@@ -52,7 +56,7 @@ async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts
         for name in before:
             await stage.change(name, {"worker": {"template": {"metadata": {"labels": {"changed": "meanwhile"}}}}})
             await stage.until(name, lambda job: job.status["observedGeneration"] == 3)
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
     for name in before:
         assert {write.target for write in about(writes, name).by(OPERATOR)} <= TOLD
     async with asyncio.TaskGroup() as group:
@@ -60,7 +64,7 @@ async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts
             group.create_task(is_resumed(stage, name, uids))
 
 
-async def runs_and_is_suspended(stage: Stage, manifest: Job) -> set[str]:
+async def runs_and_is_suspended(stage: ClusterHarness, manifest: Job) -> set[str]:
     """The UIDs of its pods."""
     name = manifest["metadata"]["name"]
     await stage.submit(manifest)
@@ -77,7 +81,7 @@ async def runs_and_is_suspended(stage: Stage, manifest: Job) -> set[str]:
     return {pod.uid for pod in pods.values()}
 
 
-async def is_resumed(stage: Stage, name: str, uids: set[str]) -> None:
+async def is_resumed(stage: ClusterHarness, name: str, uids: set[str]) -> None:
     rested = await stage.job(name)
     await stage.change(name, {"suspend": False})
     job = await stage.runs_in_attempt(1, name)
@@ -100,7 +104,7 @@ async def is_resumed(stage: Stage, name: str, uids: set[str]) -> None:
     assert (await stage.told_once(name, "Resumed")).type == "Normal"
 
 
-async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_starts_once(stage: Stage) -> None:
+async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_starts_once(stage: ClusterHarness) -> None:
     """Their names are theirs until they are gone; pods deleted one by one, and all in one request."""
     stage.nodes.script("*", ignores_sigterm(), namespace=stage.namespace)
     template = a_template()
@@ -127,7 +131,7 @@ async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_start
     assert [each.code for each in made] == [201] * 12
 
 
-async def test_suspending_a_finished_job_changes_nothing_but_that_it_was_looked_at(stage: Stage) -> None:
+async def test_suspending_a_finished_job_changes_nothing_but_that_it_was_looked_at(stage: ClusterHarness) -> None:
     await stage.submit(a_job(ps=1, workers=1, cleanPodPolicy="Never"))
     await stage.phase("mnist", "Running")
     await stage.exits("mnist-worker-0")
@@ -135,7 +139,7 @@ async def test_suspending_a_finished_job_changes_nothing_but_that_it_was_looked_
     before, pods = await stage.told_of_its_end("mnist", "Completed"), await stage.pods()
     async with stage.recorded() as writes:
         await stage.change("mnist", {"suspend": True})
-        await stage.another_life("beside")
+        await stage.run_unrelated_job("beside")
     assert [write.target for write in about(writes, "mnist").by(OPERATOR)] == ["paddlejobs/status"]
     assert (await stage.job("mnist")).status == before.status | {"observedGeneration": 2}
     assert {name: pod.uid for name, pod in (await stage.pods()).items()} == {

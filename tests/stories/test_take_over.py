@@ -5,7 +5,7 @@ import pytest
 from testbed.hollow_script import starts
 from tests.stories.go_operator import FINALIZER, NEWEST, SAMPLESET, GoJob, Version
 from tests.stories.jobs import Job, a_job
-from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, Stage, Whole
+from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, ClusterHarness, Whole
 
 VERSIONS = pytest.mark.parametrize("version", [NEWEST, SAMPLESET], ids=str)
 
@@ -20,7 +20,7 @@ def uids(pods: dict[str, Whole]) -> dict[str, str]:
     return {name: pod.uid for name, pod in pods.items()}
 
 
-async def without_finalizer(stage: Stage, name: str = "simple") -> Whole:
+async def without_finalizer(stage: ClusterHarness, name: str = "simple") -> Whole:
     return await stage.until(name, lambda job: FINALIZER not in job.metadata.finalizers)
 
 
@@ -28,7 +28,7 @@ async def without_finalizer(stage: Stage, name: str = "simple") -> Whole:
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 @pytest.mark.parametrize("roles", [{"workers": 2}, {"ps": 1, "workers": 2}], ids=["Collective", "PS"])
 async def test_a_running_job_keeps_its_pods_and_ends_well(
-    empty_stage: Stage, version: Version, intranet: str, roles: dict[str, int]
+    empty_stage: ClusterHarness, version: Version, intranet: str, roles: dict[str, int]
 ) -> None:
     stage = empty_stage
     before = await GoJob(stage, version, a_job("simple", intranet=intranet, **roles)).runs()
@@ -51,13 +51,15 @@ async def test_a_running_job_keeps_its_pods_and_ends_well(
 
 
 @VERSIONS
-async def test_the_operator_that_takes_over_a_second_time_changes_nothing(empty_stage: Stage, version: Version) -> None:
+async def test_the_operator_that_takes_over_a_second_time_changes_nothing(
+    empty_stage: ClusterHarness, version: Version
+) -> None:
     stage = empty_stage
     before = await GoJob(stage, version, a_job("simple", ps=1, workers=1)).runs()
     async with stage.operator():
         await without_finalizer(stage)
         await stage.until("simple", lambda job: job.status.get("ready") == "2/2")
-        await stage.another_life("beside")  # so the operator had time for all that it writes
+        await stage.run_unrelated_job("beside")  # so the operator had time for all that it writes
     taken_over = await stage.job("simple")
     async with stage.operator():
         await stage.submit(a_job("other", workers=1))
@@ -67,7 +69,9 @@ async def test_the_operator_that_takes_over_a_second_time_changes_nothing(empty_
 
 
 @VERSIONS
-async def test_one_that_fails_after_the_take_over_names_its_cause(empty_stage: Stage, version: Version) -> None:
+async def test_one_that_fails_after_the_take_over_names_its_cause(
+    empty_stage: ClusterHarness, version: Version
+) -> None:
     stage = empty_stage
     await GoJob(stage, version, a_job("simple", workers=2, cleanPodPolicy="Never")).runs()
     async with stage.operator():
@@ -78,7 +82,9 @@ async def test_one_that_fails_after_the_take_over_names_its_cause(empty_stage: S
 
 
 @VERSIONS
-async def test_one_that_waits_for_its_config_map_is_brought_to_run(empty_stage: Stage, version: Version) -> None:
+async def test_one_that_waits_for_its_config_map_is_brought_to_run(
+    empty_stage: ClusterHarness, version: Version
+) -> None:
     """Its pods hang in an init container that nobody answers, or were promised a port that nobody knows: made anew."""
     stage = empty_stage
     go_job = GoJob(stage, version, a_job("simple", ps=1, workers=2))
@@ -95,7 +101,9 @@ async def test_one_that_waits_for_its_config_map_is_brought_to_run(empty_stage: 
 
 
 @VERSIONS
-async def test_one_of_which_only_some_pods_exist_is_brought_to_run(empty_stage: Stage, version: Version) -> None:
+async def test_one_of_which_only_some_pods_exist_is_brought_to_run(
+    empty_stage: ClusterHarness, version: Version
+) -> None:
     stage = empty_stage
     go_job = GoJob(stage, version, a_job("simple", workers=2))
     await go_job.job()
@@ -115,7 +123,7 @@ FINISHED: list[tuple[str, Job]] = [
 
 @pytest.mark.parametrize(("phase", "job"), FINISHED, ids=["Completed", "Failed"])
 async def test_one_that_has_finished_is_not_run_again_and_what_still_runs_is_stopped(
-    empty_stage: Stage, phase: str, job: Job
+    empty_stage: ClusterHarness, phase: str, job: Job
 ) -> None:
     """The Go operator leaves the peers of a failed pod running, and holding their GPUs."""
     stage = empty_stage
@@ -131,7 +139,7 @@ async def test_one_that_has_finished_is_not_run_again_and_what_still_runs_is_sto
         assert not operator.created
 
 
-async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(empty_stage: Stage) -> None:
+async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     go_job = GoJob(stage, SAMPLESET, a_job("simple", workers=2, elastic=1))
     await go_job.job()
@@ -146,7 +154,7 @@ async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(empty_stage
         await stage.phase("simple", "Completed")
 
 
-async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree(empty_stage: Stage) -> None:
+async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     before = await GoJob(stage, NEWEST, a_job("simple", workers=3)).runs()
     async with stage.operator():
@@ -162,7 +170,9 @@ async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree
 
 
 @pytest.mark.parametrize("state", ["Running", "Completed"])
-async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(empty_stage: Stage, state: str) -> None:
+async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(
+    empty_stage: ClusterHarness, state: str
+) -> None:
     stage = empty_stage
     go_job = GoJob(stage, NEWEST, a_job("simple", workers=1))
     await go_job.runs()
@@ -174,7 +184,7 @@ async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(emp
     await stage.cleaned()
 
 
-async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(empty_stage: Stage) -> None:
+async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     await GoJob(stage, NEWEST, a_job("simple", ps=1, workers=1)).runs()
     await stage.delete(WHOLE_JOBS, "simple")
@@ -185,7 +195,7 @@ async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(empty_
         assert not operator.created
 
 
-async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(empty_stage: Stage) -> None:
+async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     await GoJob(stage, SAMPLESET, a_job("simple", workers=2, intranet="Service")).runs()
     async with stage.operator():
@@ -194,7 +204,7 @@ async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(empty_sta
         await stage.cleaned()
 
 
-async def test_a_pod_of_it_deleted_by_hand_is_replaced_with_all_others(empty_stage: Stage) -> None:
+async def test_a_pod_of_it_deleted_by_hand_is_replaced_with_all_others(empty_stage: ClusterHarness) -> None:
     stage = empty_stage
     before = await GoJob(stage, NEWEST, a_job("simple", workers=2)).runs()
     async with stage.operator():

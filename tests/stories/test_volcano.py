@@ -18,7 +18,7 @@ from testbed.volcano import PREEMPTING, Volcano
 from testbed.volcano_assets import VolcanoPrograms
 from tests.stories.gangs import WHOLE_GROUPS, GangStage, a_gang, a_group, running_message, serve_paddlejobs
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_PODS, Stage
+from tests.stories.stage import WHOLE_PODS, ClusterHarness
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 EXAMPLES = Path(__file__).parents[2] / "deploy/examples"
@@ -346,7 +346,7 @@ async def test_a_missing_volcano_is_told_others_go_on_and_it_is_found_when_it_co
     async with (
         Client(bare_plane.connection()) as client,
         HollowNodes(client, count=2, cpu="4") as nodes,
-        Stage(bare_plane, client, nodes, await bare_plane.make_namespace()).open() as stage,
+        ClusterHarness(bare_plane, client, nodes, await bare_plane.make_namespace()).open() as stage,
         stage.operator(scheduling="volcano"),
     ):
         await stage.submit(a_gang(), with_scheduler("default-scheduler", a_job("other")))

@@ -21,8 +21,8 @@ from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Write
 from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal
 from paddle_operator.plan.endpoints import endpoints_of
 from paddle_operator.plan.metadata import pod_name
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_builder import replicas_text
 from paddle_operator.plan.pod_group import GroupView
 
@@ -31,8 +31,8 @@ SECONDS = timedelta(seconds=1)
 UID = "f206587f-5dee-46f5-9399-e835bde02487"
 IMAGE = "registry.baidubce.com/paddle-operator/demo-wide-and-deep:v1"
 GO_FINALIZER = "finalizers.paddlepaddle.org"
-ETCD = Surroundings(etcd="10.0.0.9:2379")
-VOLCANO = Surroundings(scheduling="volcano")
+ETCD = PlanContext(etcd="10.0.0.9:2379")
+VOLCANO = PlanContext(scheduling="volcano")
 
 Written = dict[str, Any]
 
@@ -109,7 +109,7 @@ def scaled(job: Job, **roles: int) -> Job:
     return changed(job, **parts)
 
 
-def told_so(job: Job, status: PaddleJobStatus) -> Job:
+def with_status(job: Job, status: PaddleJobStatus) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
@@ -189,7 +189,7 @@ def all_services(job: Job, **told: Any) -> tuple[ChildView, ...]:
 def a_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
     """The one that was written when these pods, or else the usual ones, had their addresses."""
     assert job.spec
-    world = World(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
+    world = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
     known = endpoints_of(world)
     assert known
     return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "contract": known.digest} | told)
@@ -304,7 +304,7 @@ def reasons(desired: JobPlan) -> list[str]:
     return [each.reason for each in desired.news]
 
 
-def environment(job: Job, role: str, index: int, *, around: Surroundings | None = None) -> dict[str, str]:
+def environment(job: Job, role: str, index: int, *, around: PlanContext | None = None) -> dict[str, str]:
     """What the container named `paddle` would see, as kubelet puts it together: the barrier, then the pod's own."""
     assert job.spec
     there = Children(all_held_back(job), services=all_services(job))

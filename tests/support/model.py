@@ -13,14 +13,14 @@ import msgspec
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, read_status
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, News, Patch, Write
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Write
 from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal, child_view, pod_view
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.metadata import CONTRACT, JOB_UID_LABEL
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, PodGroup, group_view
 from paddle_operator.plan.status import HELD_BACK
-from tests.support.jobs import SECONDS, T0, told_so, writes_of
+from tests.support.jobs import SECONDS, T0, with_status, writes_of
 
 QUIET = 3  # passes in a row that change nothing
 FAR = timedelta(hours=1)  # a time that far ahead is not waited for
@@ -28,7 +28,7 @@ GRACE = timedelta(seconds=30)
 
 
 class Model:
-    def __init__(self, job: Job, children: Children, now: datetime, around: Surroundings | None = None) -> None:
+    def __init__(self, job: Job, children: Children, now: datetime, around: PlanContext | None = None) -> None:
         self.job = job
         self.now = now
         self.group = children.group
@@ -40,10 +40,10 @@ class Model:
         self.started_with: dict[str, str] = {}  # the contract that a pod's container has read, by uid
         self.phases = [job.status.phase]
         self.silent: set[str] = set()  # nodes whose kubelet does not answer: pods there do not go by themselves
-        self.news: list[News] = []  # all of it
+        self.news: list[EventIntent] = []  # all of it
         self.passes = 0
         self.deleted_at: datetime | None = None  # when the operator deleted the job
-        self._around = around or Surroundings()
+        self._around = around or PlanContext()
         self._written_at: datetime | None = None
         self._numbers = itertools.count(1)
         self._changed = False
@@ -75,7 +75,7 @@ class Model:
         """One pass, and what follows of it by itself, and then time; says whether anything changed or will."""
         before = self.now
         desired = self.look()
-        soon = desired.wake_at if desired.wake_at and desired.wake_at < before + FAR else None
+        soon = desired.requeue_at if desired.requeue_at and desired.requeue_at < before + FAR else None
         self.now = max(soon or before, before + SECONDS)
         return self._changed or soon is not None
 
@@ -85,7 +85,7 @@ class Model:
         desired = self.plan()
         self.passes += 1
         self.news += desired.news
-        if not desired.children_first:
+        if not desired.defer_status:
             self._write_status(desired.status)
         for write in self._allowed(desired):
             self._carry_out(write)
@@ -103,9 +103,9 @@ class Model:
     def wait_until(self, then: datetime) -> None:
         """Time passes and nothing else happens: nobody looks but at the times for which a plan asked to be woken."""
         desired = self.rest()
-        while desired.wake_at and desired.wake_at <= then:
-            assert desired.wake_at > self.now, "who is to be woken at once, or before, has not done what was due"
-            self.now = desired.wake_at
+        while desired.requeue_at and desired.requeue_at <= then:
+            assert desired.requeue_at > self.now, "who is to be woken at once, or before, has not done what was due"
+            self.now = desired.requeue_at
             desired = self.rest()
         self.now = then
 
@@ -126,7 +126,7 @@ class Model:
 
     def _allowed(self, desired: JobPlan) -> list[Write]:
         """Nothing, where somebody else has a name that the plan claims."""
-        for kind, key in desired.claims:
+        for kind, key in desired.required_names:
             self.refusals.pop((kind.plural, key), None)
             if (kind.plural, key.name) in self.taken:
                 self._refuse(kind.plural, key)
@@ -143,7 +143,7 @@ class Model:
         stored = read_status(msgspec.json.encode(desired))
         assert stored == desired, "what is written must be read as it was"
         version = str(self.job.version + 1)
-        self.job = told_so(self.job, stored)
+        self.job = with_status(self.job, stored)
         self.job = msgspec.structs.replace(
             self.job, metadata=msgspec.structs.replace(self.job.metadata, resource_version=version)
         )
@@ -355,7 +355,7 @@ class Model:
             self.pods[name] = msgspec.structs.replace(pod, address=f"10.8.{number // 250 % 250}.{number % 250 + 1}")
 
 
-def a_life(job: Job, around: Surroundings | None = None) -> Model:
+def a_life(job: Job, around: PlanContext | None = None) -> Model:
     """Of a job that was just made, and whose pods all run."""
     model = Model(job, Children(), T0, around)
     model.all_run()

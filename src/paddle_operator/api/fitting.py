@@ -28,7 +28,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def template_misfits(template: dict[str, Any], path: str) -> Iterator[str]:
+def validate_template(template: dict[str, Any], path: str) -> Iterator[str]:
     """A sentence for each part that has another form."""
     return _misfits(_schema(), template, path)
 

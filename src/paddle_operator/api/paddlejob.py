@@ -2,10 +2,10 @@
 
 import msgspec
 
-from paddle_operator.api.fitting import template_misfits
-from paddle_operator.api.paddlejob_policy_rules import is_manager, rule_of, that_matter
+from paddle_operator.api.fitting import validate_template
+from paddle_operator.api.paddlejob_policy_rules import is_manager, rule_of, success_indexes
 from paddle_operator.api.paddlejob_rules import problems
-from paddle_operator.api.reading import Unfit, read
+from paddle_operator.api.reading import InvalidSpec, read
 from paddle_operator.api.spec import (
     CleanPodPolicy,
     ExitCodeOperator,
@@ -32,6 +32,7 @@ __all__ = [
     "ExitCodeOperator",
     "FailureAction",
     "Intranet",
+    "InvalidSpec",
     "Mode",
     "PaddleJobSpec",
     "PaddleJobStatus",
@@ -41,13 +42,12 @@ __all__ = [
     "RoleSpec",
     "RoleStatus",
     "SchedulingPolicy",
-    "Unfit",
     "manager_of",
     "problems",
     "read_spec",
     "read_status",
     "rule_of",
-    "that_matter",
+    "success_indexes",
 ]
 
 GROUP = "batch.paddlepaddle.org"
@@ -73,9 +73,9 @@ def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
         spec = _part_by_part(raw)
     wrong = problems(spec, name)
     for role, part in spec.roles.items():
-        wrong += template_misfits(part.template, f"spec.{role}.template")
+        wrong += validate_template(part.template, f"spec.{role}.template")
     if wrong:
-        raise Unfit(wrong)
+        raise InvalidSpec(wrong)
     return spec
 
 
@@ -83,7 +83,7 @@ def _part_by_part(raw: bytes) -> PaddleJobSpec:
     """Slower, and finds every mistake in the types; a null is no mistake."""
     spec, wrong = read(PaddleJobSpec, msgspec.json.decode(raw) or {}, "spec")
     if wrong or spec is None:
-        raise Unfit(wrong)
+        raise InvalidSpec(wrong)
     return spec
 
 

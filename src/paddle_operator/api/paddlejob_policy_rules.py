@@ -138,7 +138,7 @@ def workers_of(spec: PaddleJobSpec) -> int:
     return spec.worker.replicas if spec.worker else 0
 
 
-def that_matter(spec: PaddleJobSpec) -> range:
+def success_indexes(spec: PaddleJobSpec) -> range:
     """The workers that a success policy is about."""
     text = rule_of(spec).succeeded_indexes
     if not _are_indexes(text):
@@ -171,7 +171,7 @@ WORKERS_EXIST = Rule[PaddleJobSpec](
     holds=lambda spec: (
         not _are_indexes(rule_of(spec).succeeded_indexes)
         or spec.worker is None
-        or (len(that_matter(spec)) > 0 and that_matter(spec).stop <= workers_of(spec))
+        or (len(success_indexes(spec)) > 0 and success_indexes(spec).stop <= workers_of(spec))
     ),
     fix="must name workers that exist, counted from 0, the lowest first",
     says='"%s" in a job of %d workers',
@@ -183,7 +183,9 @@ ENOUGH_EXIST = Rule[PaddleJobSpec](
     cel=f"{NO_RULE} || !has({RULE}.succeededCount) || !has(self.worker) || ({RULE}.succeededCount >= 1 && "
     f"{RULE}.succeededCount <= (!({NO_INDEXES}) ? {LAST} - {FIRST} + 1 : self.worker.replicas))",
     holds=lambda spec: (
-        spec.worker is None or (count := rule_of(spec).succeeded_count) is None or 1 <= count <= len(that_matter(spec))
+        spec.worker is None
+        or (count := rule_of(spec).succeeded_count) is None
+        or 1 <= count <= len(success_indexes(spec))
     ),
     fix="must be from 1 to the number of workers that matter",
     values=lambda spec: (rule_of(spec).succeeded_count,),
@@ -207,7 +209,7 @@ POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (
 
 
 @dataclass(frozen=True)
-class Lasting:
+class ImmutableField:
     """A text that stays as it was when the job was made, except perhaps while the job is suspended."""
 
     field: str
@@ -235,8 +237,8 @@ class Lasting:
 
 
 LASTING_FIELDS = (
-    Lasting("spec.managedBy", "cannot change: delete the job and make it again"),
-    Lasting(
+    ImmutableField("spec.managedBy", "cannot change: delete the job and make it again"),
+    ImmutableField(
         "spec.schedulingPolicy.queue",
         "cannot change while the job runs: suspend the job, change it, and resume the job",
         changes_while_suspended=True,

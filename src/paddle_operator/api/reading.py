@@ -22,7 +22,7 @@ IN_WORDS = {
 }
 
 
-class Unfit(ValueError):
+class InvalidSpec(ValueError):
     """An object that breaks our rules; `problems` has a sentence for each: the field, the value and the fix."""
 
     def __init__(self, problems: list[str]) -> None:

@@ -11,14 +11,14 @@ from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.plan.children import Children, Job, PodView
 from paddle_operator.plan.deadlines import deadline, expiry, start_deadline
 from paddle_operator.plan.failure_policy import paused_until
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 
 
 def facts_ahead(job: Job, pods: Iterable[PodView], now: datetime) -> dict[str, str]:
     """A line for each policy that the job has, under the word that a page shows before it."""
     if job.spec is None:
         return {}
-    world = World(job, job.spec, Children(tuple(pods)))
+    world = ObservedJob(job, job.spec, Children(tuple(pods)))
     return {
         "Tries": _tries_of_all(job, job.spec, now),
         "Deadline": _deadline_told(world, job.spec, now),
@@ -47,7 +47,7 @@ def deadline_of(job: Job, now: datetime) -> datetime | None:
     """None where the job has none, or where its time does not run: before it was taken on, suspended, finished."""
     if job.spec is None or job.finished or job.status.phase in ("", Phase.SUSPENDED):
         return None
-    return deadline(World(job, job.spec, Children()), now)
+    return deadline(ObservedJob(job, job.spec, Children()), now)
 
 
 def expiry_told(job: Job, now: datetime) -> str:
@@ -68,7 +68,7 @@ def _tries_of_all(job: Job, spec: PaddleJobSpec, now: datetime) -> str:
     return f"{used}, next at {with_distance(again_at, now)}" if again_at else used
 
 
-def _deadline_told(world: World, spec: PaddleJobSpec, now: datetime) -> str:
+def _deadline_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
     job, limit = world.job, spec.active_deadline_seconds
     if limit is None or job.finished:
         return ""
@@ -79,7 +79,7 @@ def _deadline_told(world: World, spec: PaddleJobSpec, now: datetime) -> str:
     return f"ends at {with_distance(at, now)}: spec.activeDeadlineSeconds is {limit}" if at else f"{limit} s"
 
 
-def _start_told(world: World, spec: PaddleJobSpec, now: datetime) -> str:
+def _start_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
     if world.job.finished or world.job.status.phase in ("", Phase.SUSPENDED):
         return ""
     at = start_deadline(world, now)

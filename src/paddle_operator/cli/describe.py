@@ -101,12 +101,12 @@ def facts(known: dict[str, object] | dict[str, str]) -> Iterator[str]:
 
 
 def counts(wanted: tables.Manifest, seen: tables.Manifest) -> str:
-    sorts = [
+    state_counts = [
         f"{seen[name]} {name}"
         for name in ("pending", "starting", "running", "succeeded", "failed", "unknown")
         if seen.get(name)
     ]
-    return f"{wanted.get('replicas')} wanted" + (f": {', '.join(sorts)}" if sorts else "")
+    return f"{wanted.get('replicas')} wanted" + (f": {', '.join(state_counts)}" if state_counts else "")
 
 
 def section(title: str, lines: "Iterator[str] | list[str]") -> Iterator[str]:

@@ -16,7 +16,7 @@ from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob
 
 
@@ -81,7 +81,7 @@ async def _watch(client: Client, scope: Scope, names: set[str], output: Output, 
     """Until Ctrl-C: each change as one more line, under the head that is there already."""
     changed: asyncio.Queue[StoredJob] = asyncio.Queue()
 
-    def hear(_old: StoredJob | None, new: StoredJob | None, _lane: Lane) -> None:
+    def hear(_old: StoredJob | None, new: StoredJob | None, _lane: Priority) -> None:
         if new and new.metadata.resource_version not in known and (not names or new.key.name in names):
             changed.put_nowait(new)
 

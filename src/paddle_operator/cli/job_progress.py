@@ -16,7 +16,7 @@ LONGEST_TAIL = 12  # lines of a failed program that the summary shows again
 
 
 @dataclass
-class Actor:
+class PodProgress:
     """A pod, what it told last, and what it printed last."""
 
     view: PodView
@@ -26,17 +26,17 @@ class Actor:
     gone: bool = False
 
 
-class Scene:
+class JobProgress:
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.actors: dict[str, Actor] = {}
+        self.actors: dict[str, PodProgress] = {}
 
     def saw(self, pod: Pod) -> bool:
         """Take over a pod's newest state; says whether it reads otherwise than before."""
         view = pod_view(pod)
         actor = self.actors.get(view.name)
         if actor is None or actor.view.uid != view.uid:
-            self.actors[view.name] = Actor(view)
+            self.actors[view.name] = PodProgress(view)
             return True
         before, actor.view = state_in_words(actor.view), view
         return before != state_in_words(view)
@@ -63,7 +63,7 @@ class Scene:
         return name.removeprefix(f"{self.job.key.name}-")
 
     @property
-    def in_order(self) -> list[Actor]:
+    def in_order(self) -> list[PodProgress]:
         """Servers first, then workers, each by index."""
         return sorted(self.actors.values(), key=lambda actor: _place(self.short(actor.view.name)))
 
@@ -119,7 +119,7 @@ def reason_of(job: Job) -> str:
     return accepted.message if accepted and accepted.status != "True" else ""
 
 
-def summary(scene: Scene, now: datetime) -> list[str]:
+def summary(scene: JobProgress, now: datetime) -> list[str]:
     """What is left to say at the end, in a few lines."""
     job = scene.job
     took = duration_in_words(seconds_of(job, now))
@@ -134,7 +134,7 @@ def summary(scene: Scene, now: datetime) -> list[str]:
     return lines
 
 
-def _last_words(scene: Scene) -> list[str]:
+def _last_words(scene: JobProgress) -> list[str]:
     """What the pod printed last that the operator blames, for whoever does not want to scroll."""
     blamed = reason_of(scene.job).split(" ", 1)[0]
     actor = scene.actors.get(blamed)

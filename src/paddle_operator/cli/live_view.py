@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paddle_operator.cli.deadline_text import end_told, tries_told
-from paddle_operator.cli.job_progress import Actor, Scene, headline, reason_of, state_in_words
+from paddle_operator.cli.job_progress import JobProgress, PodProgress, headline, reason_of, state_in_words
 from paddle_operator.cli.training_progress import OWN_PROGRESS
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.children import Job
@@ -24,7 +24,7 @@ MOST_ROWS = 16
 class PlainScreen:
     """For pipes, files and CI: nothing is ever drawn twice."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: JobProgress) -> None:
         self.scene = scene
         self._said = self._ends = ""
 
@@ -67,7 +67,7 @@ class Headlines(PlainScreen):
 class LiveScreen:
     """Logs scroll by; below them the pods, each with its state, its address and how far it is."""
 
-    def __init__(self, scene: Scene, console: Console) -> None:
+    def __init__(self, scene: JobProgress, console: Console) -> None:
         self.scene = scene
         self._console = console
         self._live = Live(
@@ -99,7 +99,7 @@ class LiveScreen:
         return drawn(self.scene, datetime.now(UTC))
 
 
-def drawn(scene: Scene, now: datetime) -> Table:
+def drawn(scene: JobProgress, now: datetime) -> Table:
     """The pods as a table under a headline that says how the job is, and why it does not run yet."""
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left", title_style="bold")
     title = headline(scene.job, now)
@@ -116,13 +116,13 @@ def drawn(scene: Scene, now: datetime) -> Table:
     return table
 
 
-def _row(scene: Scene, actor: Actor) -> tuple[Text, str, str, str]:
+def _row(scene: JobProgress, actor: PodProgress) -> tuple[Text, str, str, str]:
     name = scene.short(actor.view.name)
     progress = str(actor.progress) if actor.progress else ""
     return Text(name, style=colour_of(name)), state_in_words(actor.view), actor.view.address, progress
 
 
-def prefix(scene: Scene, pod: Pod, container: str) -> str:
+def prefix(scene: JobProgress, pod: Pod, container: str) -> str:
     """Whose line it is: `worker-0`, or `worker-0/proxy` where a pod has more than the container that trains."""
     name = scene.short(pod.key.name)
     return f"{name}/{container}" if container else name

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import Role
-from paddle_operator.cli.job_progress import Scene
+from paddle_operator.cli.job_progress import JobProgress
 from paddle_operator.cli.live_view import prefix, say, warn
 from paddle_operator.cli.options import JobName, with_target
 from paddle_operator.cli.tables import natural
@@ -61,7 +61,7 @@ async def _logs(
         if not pods:
             raise CannotBeUsed(nothing_to_read(job, role, index))
         for pod in pods:
-            label = "" if len(pods) == 1 else f"{prefix(Scene(job), pod, '')} | "
+            label = "" if len(pods) == 1 else f"{prefix(JobProgress(job), pod, '')} | "
             await print_log(client, pod, label, tail=tail, previous=previous, container=container)
 
 
@@ -95,7 +95,7 @@ class Lines:
     """Only the lines, of the pods that were asked for."""
 
     def __init__(self, job: Job, role: Role | None, index: int | None) -> None:
-        self._scene = Scene(job)
+        self._scene = JobProgress(job)
         self._role, self._index = role, index
 
     def job(self, job: Job) -> None: ...

@@ -20,8 +20,8 @@ from paddle_operator.cli.suspend import resume, suspend
 from paddle_operator.cli.wait import wait
 from paddle_operator.client.manifests import CannotBeUsed
 from paddle_operator.embedded.state import AlreadyRuns
-from paddle_operator.kube.errors import KubeError, NotFound, Refused
-from paddle_operator.kube.manager import Died
+from paddle_operator.kube.errors import APIStatusError, KubeError, NotFound
+from paddle_operator.kube.manager import RunnableFailed
 from paddle_operator.plan.job_view import PADDLE_JOBS
 
 app = typer.Typer(
@@ -87,16 +87,16 @@ def sentence(error: BaseException) -> str | None:
     """What a person is told; None for a defect of ours, which deserves its traceback."""
     if isinstance(error, BaseExceptionGroup):  # a task of a group brought it along
         return next(filter(None, map(sentence, error.exceptions)), None)
-    if isinstance(error, Refused):
+    if isinstance(error, APIStatusError):
         return refusal_in_words(error)
-    if isinstance(error, CannotBeUsed | AlreadyRuns | KubeError | Died):
+    if isinstance(error, CannotBeUsed | AlreadyRuns | KubeError | RunnableFailed):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     return None
 
 
-def refusal_in_words(error: Refused) -> str:
+def refusal_in_words(error: APIStatusError) -> str:
     """The API server's own words; each of several complaints on a line of its own."""
     causes = error.status.details.causes if error.status.details else ()
     if len(causes) > 1:

@@ -18,7 +18,7 @@ from paddle_operator.cli.watch import Terms, attend
 from paddle_operator.client import manifests
 from paddle_operator.client.manifests import CannotBeUsed, Document
 from paddle_operator.client.submit import UNDER_WAY, apply_beside, placed, submit
-from paddle_operator.embedded.overrides import Wishes, check_devices, check_images, register
+from paddle_operator.embedded.overrides import LocalOverrides, check_devices, check_images, register
 from paddle_operator.embedded.state import NAMESPACE
 from paddle_operator.embedded.target import Target, connection_to
 from paddle_operator.kube.client import Client
@@ -34,7 +34,7 @@ class Order:
 
     job: Document
     beside: list[Document]
-    wishes: Wishes
+    wishes: LocalOverrides
     seconds: float | None = None
 
 
@@ -76,13 +76,13 @@ def run(
     paddlejob run resnet.yaml --cpu --set worker.replicas=4
     paddlejob run job.yaml --image demo:v1=./my-image
     """
-    wishes = Wishes.of(images or [], build_args or [], volumes or [], python)
+    wishes = LocalOverrides.of(images or [], build_args or [], volumes or [], python)
     order = prepared(file, name, settings or [], cpu=cpu, wishes=wishes, seconds=timeout)
     raise typer.Exit(asyncio.run(_run(target, order, detach=detach, dry_run=dry_run)))
 
 
 def prepared(
-    file: str, name: str | None, settings: list[str], *, cpu: bool, wishes: Wishes, seconds: float | None
+    file: str, name: str | None, settings: list[str], *, cpu: bool, wishes: LocalOverrides, seconds: float | None
 ) -> Order:
     """What the file says, with what the command line changes. Raises CannotBeUsed."""
     source = "standard input" if file == STDIN else file

@@ -8,7 +8,7 @@ import typer
 from paddle_operator.api.paddlejob import MANAGER, Phase
 from paddle_operator.cli.deleted_job import told_of_gone
 from paddle_operator.cli.exit_codes import COMPLETED, FAILED, NOT_YET, REFUSED
-from paddle_operator.cli.job_progress import Scene, reason_of
+from paddle_operator.cli.job_progress import JobProgress, reason_of
 from paddle_operator.cli.live_view import Headlines, say, warn
 from paddle_operator.cli.options import JobName, with_target
 from paddle_operator.client.job_watcher import Claim, Follower
@@ -136,7 +136,7 @@ def _is_gone(job: Job, pods: int) -> bool:
 
 async def _until(client: Client, job: Job, claim: Claim, seconds: float) -> Job | None:
     """The job when the claim is true of it, or as it was seen last when time is up; None where it was deleted."""
-    shown = Headlines(Scene(job))
+    shown = Headlines(JobProgress(job))
     follower = Follower(client, job, shown, with_logs=False)
     try:
         return await asyncio.wait_for(follower.until(claim), seconds)

@@ -13,7 +13,7 @@ from rich.console import Console
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.cli.deleted_job import told_of_gone
 from paddle_operator.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, NOT_YET
-from paddle_operator.cli.job_progress import Scene, reason_of, summary
+from paddle_operator.cli.job_progress import JobProgress, reason_of, summary
 from paddle_operator.cli.live_view import LiveScreen, PlainScreen, say, warn
 from paddle_operator.cli.logs import pods_of
 from paddle_operator.client.job_watcher import Follower, Screen
@@ -61,7 +61,7 @@ class Attended:
 
 async def attend(client: Client, job: Job, terms: Terms) -> int:
     """Show the job until it is over, and say how it was; the answer is the exit code."""
-    scene, console, stuck = Scene(job), Console(), asyncio.Event()
+    scene, console, stuck = JobProgress(job), Console(), asyncio.Event()
     screen = LiveScreen(scene, console) if console.is_terminal else PlainScreen(scene)
     with interrupts() as interrupted, screen.shown() if isinstance(screen, LiveScreen) else nullcontext():
         attended = Attended(screen, stuck) if terms.alone else screen
@@ -78,14 +78,14 @@ async def attend(client: Client, job: Job, terms: Terms) -> int:
     return told(scene, ended) if ended else await told_of_gone(client, scene.job)
 
 
-def told(scene: Scene, ended: Job) -> int:
+def told(scene: JobProgress, ended: Job) -> int:
     scene.job = ended
     for line in summary(scene, datetime.now(UTC)):
         say(line)
     return COMPLETED if ended.status.phase == Phase.COMPLETED else FAILED
 
 
-async def part(client: Client, scene: Scene, terms: Terms, interrupted: "Interrupts", why: int) -> None:
+async def part(client: Client, scene: JobProgress, terms: Terms, interrupted: "Interrupts", why: int) -> None:
     """Before its end: a job of ours is stopped, another's is left as it is."""
     name = scene.job.key.name
     if why == NOT_YET:

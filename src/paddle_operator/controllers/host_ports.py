@@ -31,7 +31,7 @@ class PortBlocks:
     def of(cls, ports: range) -> "PortBlocks":
         return cls(blocks_of(ports))
 
-    def heed(self, jobs: Iterable[Job]) -> None:
+    def register(self, jobs: Iterable[Job]) -> None:
         """Blocks of these jobs are taken; more than one cache may be asked, since nodes know no namespaces."""
         self._heeded.append(jobs)
 

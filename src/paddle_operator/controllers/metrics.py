@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.metrics import REGISTRY
 from paddle_operator.plan.children import Job, PodView
-from paddle_operator.plan.status import RUNNING, said
+from paddle_operator.plan.status import RUNNING, find_condition
 
 _LENGTHS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _phases = Histogram(
@@ -61,7 +61,7 @@ class JobsCollector(Collector):
         self._jobs: WeakSet[Iterable[Job]] = WeakSet()  # a cache that is no more counts no more
         self._pods: WeakSet[Iterable[PodView]] = WeakSet()
 
-    def heed(self, jobs: Iterable[Job], pods: Iterable[PodView]) -> None:
+    def register(self, jobs: Iterable[Job], pods: Iterable[PodView]) -> None:
         self._jobs.add(jobs)
         self._pods.add(pods)
 
@@ -70,7 +70,7 @@ class JobsCollector(Collector):
         waiting: Tally[str] = Tally()
         for job in (job for jobs in self._jobs for job in jobs):
             phases[job.status.phase or Phase.PENDING] += 1
-            told = said(job, RUNNING)
+            told = find_condition(job, RUNNING)
             if told and told.status == "False" and not job.finished:
                 waiting[told.reason] += 1
         yield _family("paddlejobs", "Jobs by phase.", "phase", {str(phase): phases[phase] for phase in Phase})

@@ -23,8 +23,8 @@ from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Inva
 from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource, T
-from paddle_operator.kube.work_queue import Lane, Queue
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, News, Patch, Write
+from paddle_operator.kube.work_queue import Priority, Queue
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Write
 from paddle_operator.plan.children import (
     NAME_TAKEN,
     Children,
@@ -39,7 +39,7 @@ from paddle_operator.plan.children import (
 )
 from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, kept_view
 from paddle_operator.plan.metadata import POD_NAME_LABEL, ROLE_LABEL
-from paddle_operator.plan.paddlejob import Surroundings, plan
+from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, PodGroup, group_view
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,9 @@ WRITES_OF_A_JOB = 24  # at once: fewer than the client sends, so that a small jo
 WRITES_OF_ALL_JOBS = 64  # at once or waiting to be sent; each is a task, and a job has two at least
 WAKES_BESIDE_CREATES = 4  # at once: a pod that is made early is scheduled early, and others have only to be woken
 LARGE_ANSWERS = 2  # at once: the answer to the delete of all pods has every one of them, 6 KB each
-PATIENT_SHARE = 4  # of the workers one in so many, at most, is busy with what pods do: others have what is asked for
+LOW_PRIORITY_WORKER_SHARE = (
+    4  # of the workers one in so many, at most, is busy with what pods do: others have what is asked for
+)
 COUNTERS_EVERY = timedelta(seconds=1)  # for each job whose counters change: all together write about one a second
 LONGEST_COUNTERS = timedelta(minutes=1)
 # A pass costs 3 to 8 µs a pod, and changes of pods come one by one: so a job rests between two passes, the longer the
@@ -74,7 +76,7 @@ class Settings:
     scheduling: str = ""  # volcano, where it is to schedule whole jobs
 
 
-class Memory:
+class JobState:
     """What is known of a job beyond the cluster; lost with the process, and learnt again."""
 
     def __init__(self) -> None:
@@ -126,10 +128,10 @@ class PaddleJobs:
         self._config_maps_of = self.config_maps.store.index(lambda child: (child.owner_uid,))
         self._services_of = self.services.store.index(lambda child: (child.owner_uid,))
         self._ports = ports or PortBlocks.of(self._settings.port_range)
-        self._ports.heed(self.jobs.store)
+        self._ports.register(self.jobs.store)
         self._ports.on_return(self._look_at)
-        metrics.JOBS.heed(self.jobs.store, self.pods.store)
-        self._memory: dict[str, Memory] = {}
+        metrics.JOBS.register(self.jobs.store, self.pods.store)
+        self._memory: dict[str, JobState] = {}
         self._writing = 0  # jobs whose writes are on their way
         self._creating = 0  # pods that are on their way
         self._wakes_beside_creates = asyncio.Semaphore(WAKES_BESIDE_CREATES)
@@ -137,7 +139,9 @@ class PaddleJobs:
         self._expected: set[str] = set()  # UIDs of the jobs whose children have changed since the last look at them
         self._counters_wait: set[str] = set()  # UIDs of the jobs that have something to count and did not tell it yet
         self.queue: Queue[Key] = Queue(
-            self._settings.name, self._clock, most_patient=max(1, self._settings.workers // PATIENT_SHARE)
+            self._settings.name,
+            self._clock,
+            max_low_priority=max(1, self._settings.workers // LOW_PRIORITY_WORKER_SHARE),
         )
         self.controller = Controller(
             self._settings.name, self.queue, self.reconcile, workers=self._settings.workers, clock=self._clock
@@ -155,7 +159,7 @@ class PaddleJobs:
             return pod_view(pod)
         return leaving_view(pod, self.pods.store.get(pod.key), self._clock.now())
 
-    def _job_changed(self, old: Job | None, new: Job | None, lane: Lane) -> None:
+    def _job_changed(self, old: Job | None, new: Job | None, lane: Priority) -> None:
         changed = new or old
         assert changed
         if new is None:
@@ -165,9 +169,9 @@ class PaddleJobs:
         if new is None or (new.finished and old is not None and not old.finished):
             self._ports.give_back(changed.uid)
         asked = old is None or new is None or old.asks != new.asks  # and not only told, as our own status is
-        self.queue.add(changed.key, lane if asked else Lane.RELIST)
+        self.queue.add(changed.key, lane if asked else Priority.LOW)
 
-    def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, _: Lane) -> None:
+    def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, _: Priority) -> None:
         """What somebody has just asked for goes before what pods do: in a storm, jobs without pods come first."""
         child = new or old
         assert child
@@ -183,25 +187,25 @@ class PaddleJobs:
             self._expected.add(uid)
             rest = min(len(self._pods_of[uid]) * crowd * REST_PER_POD_SECONDS, LONGEST_REST_SECONDS)
             if rest < SHORTEST_REST_SECONDS:
-                self.queue.add(job.key, Lane.RELIST)
+                self.queue.add(job.key, Priority.LOW)
             else:
-                self.queue.add_after(job.key, rest, Lane.RELIST)
+                self.queue.add_after(job.key, rest, Priority.LOW)
 
-    def _group_changed(self, old: GroupView | None, new: GroupView | None, _: Lane) -> None:
+    def _group_changed(self, old: GroupView | None, new: GroupView | None, _: Priority) -> None:
         """Found by its name and not by its owner: a user may have made it."""
         for each in (old, new):
             if each:
-                self.queue.add(each.key, Lane.RELIST)
+                self.queue.add(each.key, Priority.LOW)
 
     def _look_at(self, waiting: Collection[str]) -> None:
         """Ports are free again, perhaps of a job that another of us looks after."""
         for job in (job for uid in waiting for job in self._job_of_uid[uid]):
-            self.queue.add(job.key, Lane.RELIST)
+            self.queue.add(job.key, Priority.LOW)
 
     def _look_at_all(self) -> None:
         """PodGroups have come, or are gone."""
         for job in self.jobs.store:
-            self.queue.add(job.key, Lane.RELIST)
+            self.queue.add(job.key, Priority.LOW)
 
     async def reconcile(self, key: Key) -> datetime | None:
         """Bring one job nearer to its plan; the answer is when to look again if no event comes first."""
@@ -209,13 +213,13 @@ class PaddleJobs:
         if job is None:
             return None  # owner references take the children along
         self._expected.discard(job.uid)
-        memory = self._memory.setdefault(job.uid, Memory())
+        memory = self._memory.setdefault(job.uid, JobState())
         memory.look_at(job)
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
-        (self._counters_wait.add if desired.counters_wait else self._counters_wait.discard)(job.uid)
-        if desired.children_first:
+        (self._counters_wait.add if desired.status_throttled else self._counters_wait.discard)(job.uid)
+        if desired.defer_status:
             await self._carry_out(job, desired, memory)
-            return desired.wake_at
+            return desired.requeue_at
         await self._tell(job, desired.news)
         try:
             await self._write_status(job, desired.status, memory)
@@ -227,9 +231,9 @@ class PaddleJobs:
             log.warning("the API server takes no status of this job, an event says why", extra={"why": str(refusal)})
             return None
         await self._carry_out(job, desired, memory)
-        return desired.wake_at
+        return desired.requeue_at
 
-    def _children_of(self, job: Job, memory: Memory) -> Children:
+    def _children_of(self, job: Job, memory: JobState) -> Children:
         return Children(
             tuple(self._pods_of[job.uid]),
             tuple(self._config_maps_of[job.uid]),
@@ -238,11 +242,11 @@ class PaddleJobs:
             self.groups.store.get(job.key) if self.groups else None,
         )
 
-    def _around(self, job: Job, memory: Memory) -> Surroundings:
+    def _around(self, job: Job, memory: JobState) -> PlanContext:
         free = self._ports.block_for(job)
         crowd = max(1, len(self._counters_wait), len(self._expected))
         every = min(COUNTERS_EVERY * crowd, LONGEST_COUNTERS)
-        return Surroundings(
+        return PlanContext(
             etcd=self._settings.etcd,
             scheduling=self._settings.scheduling,
             groups_absent=self.groups is not None and self.groups.absent,
@@ -251,22 +255,22 @@ class PaddleJobs:
             counters_every=every,
         )
 
-    async def _tell(self, job: Job, news: tuple[News, ...]) -> None:
+    async def _tell(self, job: Job, news: tuple[EventIntent, ...]) -> None:
         """Before the status, which says that it has been told: so a crash in between loses no news."""
         about = Reference(API_VERSION, KIND, job.key, job.uid)
         for each in news:
             await self._recorder.tell(about, each.reason, each.note, warning=each.warning)
 
-    async def _write_status(self, job: Job, desired: PaddleJobStatus, memory: Memory) -> None:
+    async def _write_status(self, job: Job, desired: PaddleJobStatus, memory: JobState) -> None:
         change = difference(msgspec.to_builtins(job.status), msgspec.to_builtins(desired))
         if not change:
             return
         metadata = {"uid": job.uid, "resourceVersion": job.metadata.resource_version}
         body = {"metadata": metadata, "status": change}
-        self.jobs.wrote(await self._client.merge(PADDLE_JOBS, job.key, body, subresource="status"))
+        self.jobs.observe_write(await self._client.merge(PADDLE_JOBS, job.key, body, subresource="status"))
         memory.status_written_at = self._clock.now()
 
-    def _count(self, job: Job, desired: JobPlan, memory: Memory) -> None:
+    def _count(self, job: Job, desired: JobPlan, memory: JobState) -> None:
         if desired.restart_cause:
             metrics.count_restart(desired.restart_cause)
         before, after, now = job.status.phase, desired.status.phase, self._clock.now()
@@ -278,9 +282,9 @@ class PaddleJobs:
         if after in (Phase.COMPLETED, Phase.FAILED):
             metrics.count_end(after)
 
-    async def _carry_out(self, job: Job, desired: JobPlan, memory: Memory) -> None:
+    async def _carry_out(self, job: Job, desired: JobPlan, memory: JobState) -> None:
         """Wave after wave; within one, several at a time; none where somebody else has a name that is needed."""
-        for kind, key in desired.claims:
+        for kind, key in desired.required_names:
             if not await self._is_free(kind, key, job, memory):
                 return
         refused: set[Resource[Any]] = set()  # kinds of which the API server takes no more for now
@@ -297,7 +301,7 @@ class PaddleJobs:
         finally:
             self._writing -= 1
 
-    async def _send(self, writes: Iterator[Write], job: Job, memory: Memory, refused: set[Resource[Any]]) -> None:
+    async def _send(self, writes: Iterator[Write], job: Job, memory: JobState, refused: set[Resource[Any]]) -> None:
         """One after the other, as many as are left; a few of us share them."""
         for write in writes:
             match write:
@@ -316,7 +320,7 @@ class PaddleJobs:
                 case DeleteAll():
                     await self._delete_all(write)
 
-    async def _create(self, job: Job, write: Create, memory: Memory) -> bool:
+    async def _create(self, job: Job, write: Create, memory: JobState) -> bool:
         """Says whether the API server would perhaps take more of the kind."""
         place = (write.kind.plural, write.key)
         self._creating += write.kind is PODS
@@ -340,10 +344,10 @@ class PaddleJobs:
             self._creating -= write.kind is PODS
         memory.refusals.pop(place, None)
         memory.tries.pop(place, None)
-        self._informer_of(write.kind).wrote(created)
+        self._informer_of(write.kind).observe_write(created)
         return True
 
-    async def _is_free(self, kind: Resource[Any], key: Key, job: Job, memory: Memory) -> bool:
+    async def _is_free(self, kind: Resource[Any], key: Key, job: Job, memory: JobState) -> bool:
         """Nobody has the name, or the job itself."""
         place = (kind.plural, key)
         found = await self._found(kind, key)
@@ -352,7 +356,7 @@ class PaddleJobs:
             memory.tries.pop(place, None)
             return True
         if found.metadata.owner_uid == job.uid:
-            self._informer_of(kind).wrote(found)
+            self._informer_of(kind).observe_write(found)
             return True
         self._refused(memory, place, *TAKEN, job)
         return False
@@ -363,7 +367,7 @@ class PaddleJobs:
         except NotFound:
             return None
 
-    def _refused(self, memory: Memory, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:
+    def _refused(self, memory: JobState, place: tuple[str, Key], reason: str, message: str, job: Job) -> None:
         tries = memory.tries[place] = memory.tries.get(place, 0) + 1
         pause = min(FIRST_RETRY * 2 ** min(tries - 1, 10), LONGEST_RETRY)
         memory.refusals[place] = Refusal(place[0], place[1], reason, message, self._clock.now() + pause)
@@ -375,7 +379,7 @@ class PaddleJobs:
             patched = await self._client.merge(write.kind, write.key, change)
         except (NotFound, Conflict):
             return  # it is gone, or another has its name: the watch tells
-        self._informer_of(write.kind).wrote(patched)
+        self._informer_of(write.kind).observe_write(patched)
 
     async def _delete(self, write: Delete) -> None:
         informer = self._informer_of(write.kind)

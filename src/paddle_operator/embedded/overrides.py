@@ -30,14 +30,14 @@ HINTS = {
 
 
 @dataclass(frozen=True)
-class Wishes:
+class LocalOverrides:
     images: dict[str, Path] = field(default_factory=dict)
     build_args: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, Path] = field(default_factory=dict)
     python: Path | None = None
 
     @classmethod
-    def of(cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None) -> "Wishes":
+    def of(cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None) -> "LocalOverrides":
         """From the command line. Raises CannotBeUsed where a folder is not there or a flag is misspelt."""
         wishes = cls(
             _folders("--image", images), dict(_pairs("--build-arg", build_args)), _folders("--volume", volumes), python
@@ -72,7 +72,7 @@ def image_folders() -> list[Path]:
     return [folder for folder in (package.parents[1] / "images", package / "images") if folder.is_dir()]
 
 
-def register(state: State, wishes: Wishes, namespace: str, images: Iterable[str]) -> None:
+def register(state: State, wishes: LocalOverrides, namespace: str, images: Iterable[str]) -> None:
     """Write the wishes down where the node looks: folders for good, Python and build arguments for this run."""
     state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for name, folder in wishes.images.items():
@@ -89,7 +89,7 @@ def register(state: State, wishes: Wishes, namespace: str, images: Iterable[str]
         place.symlink_to(folder)
 
 
-def remember(state: State, wishes: Wishes, name: str) -> None:
+def remember(state: State, wishes: LocalOverrides, name: str) -> None:
     """What one image of the job is made of in this run."""
     every = registrations(state.images)
     known = next((every[each] for each in (name, without_tag(name), last_part(name)) if each in every), None)

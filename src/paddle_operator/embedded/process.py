@@ -13,7 +13,7 @@ from paddle_operator.embedded.cluster import cluster
 from paddle_operator.embedded.state import AlreadyRuns, State
 from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.log_format import TextLines, start_logging
-from paddle_operator.kube.manager import Died
+from paddle_operator.kube.manager import RunnableFailed
 from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AlreadyRuns as error:
         log.error("%s", error)  # noqa: TRY400  # the sentence says it
         return 1
-    except (Died, KubeError, OSError) as error:
+    except (RunnableFailed, KubeError, OSError) as error:
         log.error("ended: %s", error)  # noqa: TRY400
         return 1
     except KeyboardInterrupt:

@@ -18,7 +18,7 @@ import msgspec
 from paddle_operator.kube import metrics
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.config.server import Connection
-from paddle_operator.kube.connection_pool import CannotConnect, Channels, ProxyRefused, Way
+from paddle_operator.kube.connection_pool import CannotConnect, ConnectionPool, Origin, ProxyRefused
 from paddle_operator.kube.decoding import (
     Page,
     Unreadable,
@@ -29,10 +29,10 @@ from paddle_operator.kube.decoding import (
     read_page,
 )
 from paddle_operator.kube.error_messages import foreign, refused, unreachable
-from paddle_operator.kube.errors import Refused, ServerFault, Unauthorized, Unreachable, Untrusted
+from paddle_operator.kube.errors import APIStatusError, ServerFault, Unauthorized, Unreachable, Untrusted
 from paddle_operator.kube.http_connection import Lost, Reply
 from paddle_operator.kube.objects import Change, Key, Manifest, Object, Resource, T
-from paddle_operator.kube.watch_throttle import Pace
+from paddle_operator.kube.watch_throttle import WatchThrottle
 
 log = logging.getLogger(__name__)
 
@@ -101,11 +101,11 @@ class Client:
         self._slots = asyncio.Semaphore(in_flight)
         self._answer_seconds = answer_seconds
         self._fixed_headers = f"User-Agent: {user_agent}\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
-        self._way: Way | None = None
-        self._channels: Channels | None = None
+        self._way: Origin | None = None
+        self._channels: ConnectionPool | None = None
 
     async def __aenter__(self) -> Self:
-        self._channels = Channels()
+        self._channels = ConnectionPool()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -172,7 +172,7 @@ class Client:
         rest = b""
         async with self._streamed(call, idle_seconds) as reply:
             yield []
-            pace = Pace(reply)
+            pace = WatchThrottle(reply)
             async for chunk in reply.parts():
                 text = rest + chunk if rest else chunk
                 end = text.rfind(b"\n")
@@ -343,7 +343,7 @@ class Client:
                 if renewed or not await self.connection.renew():
                     raise
                 renewed = True
-            except (Refused, Unreachable) as error:
+            except (APIStatusError, Unreachable) as error:
                 pause = _pause_before_retry(call, error, tries) if obey_retry_after else None
                 if pause is None:
                     raise
@@ -368,17 +368,17 @@ class Client:
                 raise error
             yield reply
 
-    def _reply(self, call: _Call, silence_seconds: float | None) -> AbstractAsyncContextManager[Reply]:
-        return _Exchange(self, call, silence_seconds)
+    def _reply(self, call: _Call, read_timeout: float | None) -> AbstractAsyncContextManager[Reply]:
+        return _Exchange(self, call, read_timeout)
 
-    async def _way_now(self) -> Way:
+    async def _way_now(self) -> Origin:
         """The same as long as the certificates are."""
         context = await self.connection.tls()
         if self._way is None or context is not self._way.context:
-            self._way = Way(self.connection.server, context, self.connection.server_name, self.connection.proxy)
+            self._way = Origin(self.connection.server, context, self.connection.server_name, self.connection.proxy)
         return self._way
 
-    async def _request(self, call: _Call, way: Way) -> bytes:
+    async def _request(self, call: _Call, way: Origin) -> bytes:
         target = way.base + quote(call.path, safe="/:") + (f"?{urlencode(call.params)}" if call.params else "")
         proof = await self.connection.headers()
         lines = "".join([f"{name}: {value}\r\n" for name, value in proof.items()])
@@ -393,8 +393,8 @@ class Client:
 class _Exchange:
     """A request and its answer, on a connection that is given back. No generator: as one it cost 6 µs more of 110."""
 
-    def __init__(self, client: Client, call: _Call, silence_seconds: float | None) -> None:
-        self._client, self._call, self._silence_seconds = client, call, silence_seconds
+    def __init__(self, client: Client, call: _Call, read_timeout: float | None) -> None:
+        self._client, self._call, self._silence_seconds = client, call, read_timeout
 
     async def __aenter__(self) -> Reply:
         client, call = self._client, self._call
@@ -436,7 +436,7 @@ def _key_of(kind: Resource[Any], manifest: Manifest) -> Key:
     return Key(metadata.get("namespace", "") if kind.namespaced else "", name)
 
 
-def _pause_before_retry(call: _Call, error: Refused | Unreachable, tries: int) -> float | None:
+def _pause_before_retry(call: _Call, error: APIStatusError | Unreachable, tries: int) -> float | None:
     """How long to wait before the same call is sent again, or None where it must not be.
 
     A server that says when to come back has not acted, so that anything may be sent again; otherwise only what can be
@@ -445,7 +445,7 @@ def _pause_before_retry(call: _Call, error: Refused | Unreachable, tries: int) -
     if tries >= TRIES:
         return None
     jitter = 1 + random.random() / 2  # noqa: S311
-    if isinstance(error, Refused) and error.retry_after is not None:
+    if isinstance(error, APIStatusError) and error.retry_after is not None:
         return error.retry_after * jitter if error.retry_after <= LONGEST_OBEYED_SECONDS else None
     if isinstance(error, Untrusted):
         return None

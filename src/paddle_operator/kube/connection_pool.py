@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
-from paddle_operator.kube.http_connection import Channel, Lost
+from paddle_operator.kube.http_connection import HTTPConnection, Lost
 
 CONNECT_SECONDS = 10.0
 KEPT_SECONDS = 15.0
@@ -40,7 +40,7 @@ class ProxyRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Way:
+class Origin:
     """How a server is reached; what differs in any of it does not share connections."""
 
     server: str  # the base URL
@@ -76,21 +76,21 @@ class Way:
         return f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
 
 
-class Channels:
+class ConnectionPool:
     """Call close() at the end."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._free: dict[Way, list[Channel]] = {}
-        self._all: set[Channel] = set()
+        self._free: dict[Origin, list[HTTPConnection]] = {}
+        self._all: set[HTTPConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def take(self, way: Way) -> Channel:
+    async def take(self, way: Origin) -> HTTPConnection:
         """One that is free, to be given back. Raises CannotConnect, ProxyRefused or ssl.SSLError."""
         return self._kept(way) or await self._connected(way)
 
-    def give_back(self, way: Way, channel: Channel) -> None:
+    def give_back(self, way: Origin, channel: HTTPConnection) -> None:
         """It is used again if it was asked, and what it answered was read to the end."""
         if channel.reusable and not self._closed:
             self._keep(way, channel)
@@ -109,7 +109,7 @@ class Channels:
 
     # Connections that are kept
 
-    def _kept(self, way: Way) -> Channel | None:
+    def _kept(self, way: Origin) -> HTTPConnection | None:
         """The one that was used last: the others may go when little is to do."""
         free = self._free.get(way, [])
         while free:
@@ -118,7 +118,7 @@ class Channels:
                 return channel
         return None
 
-    def _keep(self, way: Way, channel: Channel) -> None:
+    def _keep(self, way: Origin, channel: HTTPConnection) -> None:
         channel.idle_since = self._loop.time()
         self._free.setdefault(way, []).append(channel)
         if self._sweep is None:
@@ -138,7 +138,7 @@ class Channels:
 
     # New connections
 
-    async def _connected(self, way: Way) -> Channel:
+    async def _connected(self, way: Origin) -> HTTPConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 if way.proxy:
@@ -151,7 +151,7 @@ class Channels:
         except OSError as error:
             raise CannotConnect(error) from error
 
-    async def _through_proxy(self, way: Way, proxy: str) -> Channel:
+    async def _through_proxy(self, way: Origin, proxy: str) -> HTTPConnection:
         try:
             channel = await self._open(_address(proxy), way.context if proxy.startswith("https://") else None, None)
         except ssl.SSLError:
@@ -166,7 +166,7 @@ class Channels:
             raise
         return channel
 
-    async def _tunnel(self, way: Way, context: ssl.SSLContext, channel: Channel) -> None:
+    async def _tunnel(self, way: Origin, context: ssl.SSLContext, channel: HTTPConnection) -> None:
         target = "{}:{}".format(*way.address)
         request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{way.proxy_proof}\r\n".encode()
         try:
@@ -180,7 +180,9 @@ class Channels:
         assert transport
         channel.use(transport)
 
-    async def _open(self, address: tuple[str, int], context: ssl.SSLContext | None, server_name: str | None) -> Channel:
+    async def _open(
+        self, address: tuple[str, int], context: ssl.SSLContext | None, server_name: str | None
+    ) -> HTTPConnection:
         host, port = address
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         connected = await aiohappyeyeballs.start_connection(
@@ -188,7 +190,9 @@ class Channels:
         )
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = (server_name or host) if context else None
-        _, channel = await self._loop.create_connection(Channel, sock=connected, ssl=context, server_hostname=name)
+        _, channel = await self._loop.create_connection(
+            HTTPConnection, sock=connected, ssl=context, server_hostname=name
+        )
         if self._closed:  # while we knocked
             channel.abort()
             raise CannotConnect(OSError("this client was closed"))

@@ -53,7 +53,7 @@ class Controller(Generic[K]):
 
     async def _pass(self, key: K) -> None:
         try:
-            wake_at = await self._reconcile(key)
+            requeue_at = await self._reconcile(key)
         except Fenced:
             log.info("not ours to write any more")  # the next leader looks at every object anyway
         except Conflict as error:
@@ -65,12 +65,12 @@ class Controller(Generic[K]):
             self._again(key, logging.WARNING, "see the traceback above")
         else:
             self.queue.forget(key)
-            if wake_at is None:
+            if requeue_at is None:
                 self._metrics.success.inc()
-                self.queue.let_sleep(key)
+                self.queue.cancel_add_after(key)
             else:
                 self._metrics.requeue_after.inc()
-                self.queue.add_after(key, (wake_at - self._clock.now()).total_seconds())
+                self.queue.add_after(key, (requeue_at - self._clock.now()).total_seconds())
 
     def _again(self, key: K, level: int, why: str) -> None:
         self._metrics.error.inc()

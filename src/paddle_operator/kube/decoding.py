@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 import msgspec
 
-from paddle_operator.kube.errors import Garbled
+from paddle_operator.kube.errors import DecodeError
 from paddle_operator.kube.objects import Change, ListMeta, Manifest, Meta, Object, Resource, T
 
 # msgspec does not wrap what it meets inside a string, nor what is nested too deep for Python.
@@ -49,7 +49,7 @@ class _RawChange(msgspec.Struct, frozen=True):
 
 
 def read_one(kind: Resource[T], body: bytes) -> T:
-    """Raises Garbled where the object does not fit its Struct: here there are no others to go on with."""
+    """Raises DecodeError where the object does not fit its Struct: here there are no others to go on with."""
     try:
         return kind.one.decode(body)
     except _UNFIT as problem:
@@ -68,7 +68,7 @@ def read_manifests(body: bytes) -> list[Manifest]:
 
 
 def read_page(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
-    """The page and the token of the next one, which is empty at the end. Raises Garbled where it is no page at all."""
+    """The page and the token of the next one, which is empty at the end. Raises DecodeError where it is no page at all."""
     try:
         page = kind.page.decode(body)
     except _UNFIT:
@@ -77,7 +77,7 @@ def read_page(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
 
 
 def read_changes(kind: Resource[T], lines: bytes | memoryview) -> Sequence[Change[T] | Unreadable]:
-    """Raises Garbled where a line is no change at all."""
+    """Raises DecodeError where a line is no change at all."""
     try:
         return kind.change.decode_lines(lines)
     except _UNFIT:
@@ -121,8 +121,8 @@ def _metadata_of(text: msgspec.Raw) -> Meta:
         return Meta()
 
 
-def _garbled(kind: Resource[T], problem: Exception) -> Garbled:
-    return Garbled(
+def _garbled(kind: Resource[T], problem: Exception) -> DecodeError:
+    return DecodeError(
         f"the server's answer about {kind} does not have the form that we know: {problem}; "
         "is this program older than the cluster, or is the address that of another server?"
     )

@@ -10,14 +10,23 @@ import msgspec
 
 from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.connection_pool import CannotConnect, CannotReachProxy, ProxyRefused
-from paddle_operator.kube.errors import Refused, Silent, Status, Unreachable, Untrusted, in_words, one_line, refusal
+from paddle_operator.kube.errors import (
+    APIStatusError,
+    ReadTimeout,
+    Status,
+    Unreachable,
+    Untrusted,
+    in_words,
+    one_line,
+    refusal,
+)
 from paddle_operator.kube.http_connection import Reply
 
 _OTHER_NAME = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH
 _OTHER_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED
 
 
-def refused(about: str, connection: Connection, reply: Reply, body: bytes) -> Refused:
+def refused(about: str, connection: Connection, reply: Reply, body: bytes) -> APIStatusError:
     try:
         status = msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -60,7 +69,7 @@ def unreachable(about: str, connection: Connection, error: BaseException) -> Unr
     silent = isinstance(error, TimeoutError)
     why = "no word for too long" if silent else one_line(str(error)) or type(error).__name__
     sentence = f"{about}: lost the connection to {where}: {why}; check the network and that the server is up"
-    return (Silent if silent else Unreachable)(sentence, sent=True)
+    return (ReadTimeout if silent else Unreachable)(sentence, sent=True)
 
 
 def _where(connection: Connection) -> str:

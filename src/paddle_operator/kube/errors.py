@@ -3,11 +3,11 @@
 KubeError
 ├── Misconfigured        a kubeconfig, token or plugin that cannot be used
 ├── Fenced               we are not the leader (any more): nothing was sent
-├── Garbled              the answer does not have the form that we know
+├── DecodeError          the answer does not have the form that we know
 ├── Unreachable          no answer: `sent` says whether the server may have acted
-│   ├── Silent           it was asked, and has said nothing for too long
+│   ├── ReadTimeout      it was asked, and has said nothing for too long
 │   └── Untrusted        somebody answered, but not the server we mean
-└── Refused              the server answered with a Status
+└── APIStatusError       the server answered with a Status
     ├── Unauthorized     401
     ├── Forbidden        403
     ├── NotFound         404
@@ -36,7 +36,7 @@ class Fenced(KubeError):
     pass
 
 
-class Garbled(KubeError):
+class DecodeError(KubeError):
     pass
 
 
@@ -46,7 +46,7 @@ class Unreachable(KubeError):
         self.sent = sent
 
 
-class Silent(Unreachable):
+class ReadTimeout(Unreachable):
     pass
 
 
@@ -75,7 +75,7 @@ class Status(msgspec.Struct, frozen=True):
     details: Details | None = None
 
 
-class Refused(KubeError):
+class APIStatusError(KubeError):
     """The server said no; `about` is the verb and the object, `status` its own words.
 
     `source` is where our credentials come from, for those refusals that are about them.
@@ -98,13 +98,13 @@ class Refused(KubeError):
         return ""
 
 
-class Unauthorized(Refused):
+class Unauthorized(APIStatusError):
     @property
     def advice(self) -> str:
         return f"{self.credentials} are missing, wrong or expired: log in again or renew the token"
 
 
-class Forbidden(Refused):
+class Forbidden(APIStatusError):
     @property
     def advice(self) -> str:
         if " cannot " not in self.words:  # a quota or an admission plugin, which no Role overrules
@@ -112,35 +112,35 @@ class Forbidden(Refused):
         return f"{self.credentials} are known but lack this right: ask for a Role that grants it"
 
 
-class NotFound(Refused):
+class NotFound(APIStatusError):
     pass
 
 
-class AlreadyExists(Refused):
+class AlreadyExists(APIStatusError):
     pass
 
 
-class Conflict(Refused):
+class Conflict(APIStatusError):
     pass
 
 
-class Expired(Refused):
+class Expired(APIStatusError):
     pass
 
 
-class Invalid(Refused):
+class Invalid(APIStatusError):
     pass
 
 
-class TooManyRequests(Refused):
+class TooManyRequests(APIStatusError):
     pass
 
 
-class ServerFault(Refused):
+class ServerFault(APIStatusError):
     pass
 
 
-_BY_CODE: dict[int, type[Refused]] = {
+_BY_CODE: dict[int, type[APIStatusError]] = {
     400: Invalid,
     401: Unauthorized,
     403: Forbidden,
@@ -152,11 +152,11 @@ _BY_CODE: dict[int, type[Refused]] = {
 }
 
 
-def refusal(about: str, status: Status, retry_after: float | None = None, source: str = "") -> Refused:
+def refusal(about: str, status: Status, retry_after: float | None = None, source: str = "") -> APIStatusError:
     """The error that fits a Status."""
     kind = AlreadyExists if status.reason == "AlreadyExists" else _BY_CODE.get(status.code)
     if kind is None:
-        kind = ServerFault if status.code >= 500 else Refused
+        kind = ServerFault if status.code >= 500 else APIStatusError
     return kind(about, status, retry_after, source)
 
 

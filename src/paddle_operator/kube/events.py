@@ -16,9 +16,9 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock, SystemClock, Timer, within
 from paddle_operator.kube.errors import (
     AlreadyExists,
+    APIStatusError,
     KubeError,
     NotFound,
-    Refused,
     ServerFault,
     TooManyRequests,
     Unauthorized,
@@ -181,7 +181,7 @@ class Recorder:
             if news in self._untold:
                 self._untold.move_to_end(news)  # the trouble may be with this one alone: the others have their turn
             raise
-        except Refused as error:
+        except APIStatusError as error:
             log.debug("the server does not want this event", extra={"key": str(news.regarding.key), "why": str(error)})
         finally:
             series.sending = False

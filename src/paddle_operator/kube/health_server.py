@@ -34,7 +34,7 @@ def _probe(complaints: Complaints) -> Callable[[web.Request], Awaitable[web.Resp
 
 
 @dataclass(frozen=True)
-class Protection:
+class MetricsAuth:
     """How metrics are kept from those whom they do not concern: TLS, a token, both or none.
 
     Files may be replaced while we run, as a mounted Secret is: the token is read at each request, the certificate at
@@ -76,7 +76,7 @@ class _Certificate:
 
 
 class _Figures:
-    def __init__(self, protection: Protection) -> None:
+    def __init__(self, protection: MetricsAuth) -> None:
         """Raises OSError where a certificate or the token cannot be read."""
         self._protection = protection
         if protection.token:
@@ -110,14 +110,14 @@ async def serving(
     metrics_address: str,
     healthy: Complaints,
     ready: Complaints,
-    protection: Protection | None = None,
+    protection: MetricsAuth | None = None,
 ) -> AsyncIterator[list[Address]]:
     """Serve probes and metrics, and tell where; an address of "0" serves nothing.
 
     Raises ValueError for what is no address, OSError where it cannot be listened on, or where a file of the protection
     cannot be used.
     """
-    told = _Figures(protection or Protection())
+    told = _Figures(protection or MetricsAuth())
     probes, figures = web.Application(), web.Application()
     probes.router.add_get("/healthz", _probe(healthy))
     probes.router.add_get("/readyz", _probe(ready))

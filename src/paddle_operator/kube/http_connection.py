@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
-from paddle_operator.kube.http_parser import Answer, NotHttp
+from paddle_operator.kube.http_parser import RemoteProtocolError, ResponseParser
 
 MUCH = 256 * 1024  # bytes of a stream that its reader has not taken: the server is kept waiting
 
@@ -17,13 +17,13 @@ class Lost(Exception):
     """The connection broke after the request was sent, so that nobody knows whether it was heard."""
 
 
-class Channel(asyncio.Protocol):
+class HTTPConnection(asyncio.Protocol):
     """Carries one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: ResponseParser | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._enough: Callable[[], bool] = lambda: False
@@ -55,16 +55,16 @@ class Channel(asyncio.Protocol):
         if self._transport:
             self._transport.abort()
 
-    async def ask(self, request: bytes, silence_seconds: float | None, *, tunnel: bool = False) -> "Reply":
+    async def ask(self, request: bytes, read_timeout: float | None, *, tunnel: bool = False) -> "Reply":
         """The answer as soon as its head is here. Raises Lost, or TimeoutError after so long a silence."""
-        self._answer = answer = Answer(tunnel=tunnel)
+        self._answer = answer = ResponseParser(tunnel=tunnel)
         self.most_waiting = float("inf")
-        self.go_on()
+        self.resume_reading()
         self.transport.write(request)
-        await self.until(lambda: answer.status > 0, silence_seconds)
-        return Reply(self, answer, silence_seconds)
+        await self.until(lambda: answer.status > 0, read_timeout)
+        return Reply(self, answer, read_timeout)
 
-    async def until(self, enough: Callable[[], bool], silence_seconds: float | None) -> None:
+    async def until(self, enough: Callable[[], bool], read_timeout: float | None) -> None:
         """Wait until enough of the answer is here. Raises Lost or TimeoutError."""
         if enough():
             return
@@ -72,8 +72,8 @@ class Channel(asyncio.Protocol):
             raise self._error
         self._enough, self._waiter = enough, self._loop.create_future()
         self._heard_at = self._loop.time()
-        if silence_seconds is not None:
-            self._timer = self._loop.call_later(silence_seconds, self._listen, silence_seconds)
+        if read_timeout is not None:
+            self._timer = self._loop.call_later(read_timeout, self._listen, read_timeout)
         try:
             await self._waiter
         finally:
@@ -87,7 +87,7 @@ class Channel(asyncio.Protocol):
             self._flows = False
             self.transport.pause_reading()
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         if not self._flows:
             self._flows = True
             if not self.broken:
@@ -105,7 +105,7 @@ class Channel(asyncio.Protocol):
         self._heard_at = self._loop.time()
         try:
             self._answer.feed(data)
-        except NotHttp as error:
+        except RemoteProtocolError as error:
             self._fail(Lost(str(error)))
             return
         if self._answer.waiting > self.most_waiting:
@@ -116,7 +116,7 @@ class Channel(asyncio.Protocol):
         if self._answer is not None and not self._answer.ended:
             try:
                 self._answer.close()
-            except NotHttp as problem:
+            except RemoteProtocolError as problem:
                 self._fail(Lost(str(error or problem)))
         self._error = self._error or Lost("Server disconnected")
         self._wake()
@@ -135,22 +135,22 @@ class Channel(asyncio.Protocol):
             elif self._error:
                 self._waiter.set_exception(self._error)
 
-    def _listen(self, silence_seconds: float) -> None:
+    def _listen(self, read_timeout: float) -> None:
         """The timer of who waits has rung: was the server silent for so long?"""
         if not self._waiter or self._waiter.done():
             return
-        left = self._heard_at + silence_seconds - self._loop.time()
+        left = self._heard_at + read_timeout - self._loop.time()
         if left <= 0:
             self._waiter.set_exception(TimeoutError())
         else:
-            self._timer = self._loop.call_later(left, self._listen, silence_seconds)
+            self._timer = self._loop.call_later(left, self._listen, read_timeout)
 
 
 class Reply:
     """What the server answers; the body may still be on its way."""
 
-    def __init__(self, channel: Channel, answer: Answer, silence_seconds: float | None) -> None:
-        self._channel, self._answer, self._silence_seconds = channel, answer, silence_seconds
+    def __init__(self, channel: HTTPConnection, answer: ResponseParser, read_timeout: float | None) -> None:
+        self._channel, self._answer, self._silence_seconds = channel, answer, read_timeout
         self.status, self.reason, self.header = answer.status, answer.reason, answer.header
 
     @property
@@ -170,7 +170,7 @@ class Reply:
         while True:
             await self._channel.until(lambda: answer.ended or answer.waiting > 0, self._silence_seconds)
             if answer.waiting:
-                self._channel.go_on()
+                self._channel.resume_reading()
                 yield answer.take()
             elif answer.ended:
                 return
@@ -179,5 +179,5 @@ class Reply:
         """Nobody takes parts for a while: let them wait in the kernel."""
         self._channel.hold()
 
-    def go_on(self) -> None:
-        self._channel.go_on()
+    def resume_reading(self) -> None:
+        self._channel.resume_reading()

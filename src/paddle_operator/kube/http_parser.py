@@ -8,11 +8,11 @@ from collections.abc import Callable
 LARGEST_HEAD = 64 * 1024
 
 
-class NotHttp(Exception):
+class RemoteProtocolError(Exception):
     """These bytes are no HTTP, or they end too early."""
 
 
-class Answer:
+class ResponseParser:
     """Grows as it is fed; `ended` when the last byte of it is here."""
 
     def __init__(self, *, tunnel: bool = False) -> None:
@@ -52,7 +52,7 @@ class Answer:
         return self._top[begin : end if end >= 0 else None].strip()
 
     def feed(self, data: bytes) -> None:
-        """Raises NotHttp."""
+        """Raises RemoteProtocolError."""
         data = self._rest + data if self._rest else data
         at = 0
         while not self.ended:
@@ -63,11 +63,11 @@ class Answer:
         self._rest = data[at:]
 
     def close(self) -> None:
-        """The server has closed the connection, which ends a body of no announced length. Raises NotHttp."""
+        """The server has closed the connection, which ends a body of no announced length. Raises RemoteProtocolError."""
         if self._read == self._until_closed:
             self.ended = True
         if not self.ended:
-            raise NotHttp("Server disconnected")
+            raise RemoteProtocolError("Server disconnected")
 
     # Each reads what comes next at a place and says where the rest begins, or -1 where that is not all here.
 
@@ -75,14 +75,14 @@ class Answer:
         end = data.find(b"\r\n\r\n", at)
         if end < 0:
             if len(data) - at > LARGEST_HEAD or not _may_be_http(data[at : at + 7]):
-                raise NotHttp("the answer is no HTTP")
+                raise RemoteProtocolError("the answer is no HTTP")
             return -1
         top = data[at:end].decode("latin-1")
         first, _, _ = top.partition("\r\n")
         version, _, said = first.partition(" ")
         code, _, reason = said.partition(" ")
         if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
-            raise NotHttp("the answer is no HTTP")
+            raise RemoteProtocolError("the answer is no HTTP")
         if code.startswith("1"):
             return end + 4  # the answer itself is still to come
         self._top, self._top_in_small = top, top.lower()
@@ -97,11 +97,11 @@ class Answer:
             self.ended = True
         elif coding:
             if coding.lower() != "chunked":
-                raise NotHttp(f"the answer comes as {coding}, which nobody asked for")
+                raise RemoteProtocolError(f"the answer comes as {coding}, which nobody asked for")
             return self._chunk_size
         elif length:
             if not length.isdecimal():
-                raise NotHttp(f"the answer is {length} bytes long")
+                raise RemoteProtocolError(f"the answer is {length} bytes long")
             self._left = int(length)
             self.ended = not self._left
         else:
@@ -121,9 +121,9 @@ class Answer:
         try:
             size = int(data[at:end].partition(b";")[0], 16)
         except ValueError:
-            raise NotHttp("a chunk of the answer has no size") from None
+            raise RemoteProtocolError("a chunk of the answer has no size") from None
         if size < 0:
-            raise NotHttp("a chunk of the answer has no size")
+            raise RemoteProtocolError("a chunk of the answer has no size")
         begin, stop = end + 2, end + 2 + size
         if size and data[stop : stop + 2] == b"\r\n":  # all of it is here, as nearly always in a watch
             self._parts.append(data[begin:stop])
@@ -143,7 +143,7 @@ class Answer:
         if len(data) < at + 2:
             return -1
         if data[at : at + 2] != b"\r\n":
-            raise NotHttp("a chunk of the answer is longer than it says")
+            raise RemoteProtocolError("a chunk of the answer is longer than it says")
         self._read = self._chunk_size
         return at + 2
 
@@ -170,7 +170,7 @@ class Answer:
     def _end_of_line(data: bytes, at: int) -> int:
         end = data.find(b"\r\n", at)
         if end < 0 and len(data) - at > LARGEST_HEAD:
-            raise NotHttp("a line of the answer does not end")
+            raise RemoteProtocolError("a line of the answer does not end")
         return end
 
 

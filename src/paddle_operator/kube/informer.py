@@ -15,11 +15,11 @@ from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import EVERYTHING, IDLE_SECONDS, PAGE_SIZE, Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.decoding import Unreadable
-from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, Silent, Status, refusal
+from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, ReadTimeout, Status, refusal
 from paddle_operator.kube.metrics import InformerMetrics
 from paddle_operator.kube.objects import Added, Bookmark, Change, Deleted, Error, Key, Modified, Resource, T
 from paddle_operator.kube.store import Relist, Store, V
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 
 log = logging.getLogger(__name__)
 
@@ -84,16 +84,16 @@ class Informer(Generic[T, V]):
         """Have it called whenever `absent` has changed; the store is emptied or filled by then."""
         self._presence_listeners.append(listener)
 
-    def wrote(self, written: T) -> None:
+    def observe_write(self, written: T) -> None:
         """Take over the server's answer to a write of ours, so that the next look does not see the time before it."""
-        self.store.put_own(self._project(written))
+        self.store.put_own_write(self._project(written))
 
     def deleted(self, key: Key, uid: str, left: T | None) -> None:
         """Take over the answer to a delete of ours: what is left of the object, or nothing."""
         if left is None:
-            self.store.bury(key, uid)
+            self.store.delete_with_tombstone(key, uid)
         else:
-            self.wrote(left)
+            self.observe_write(left)
 
     async def run(self) -> None:
         """Follow the server until cancelled. No answer of the server ends this, and none makes it spin."""
@@ -115,7 +115,7 @@ class Informer(Generic[T, V]):
                     continue
                 # A server that says nothing is asked anew, and is out of touch only if it does not answer that: of a
                 # kind that has not changed since the API server was started, it sends no bookmarks.
-                if not (isinstance(error, Silent) and self._listed and self._accepted):
+                if not (isinstance(error, ReadTimeout) and self._listed and self._accepted):
                     self._report(str(error))
             await backoff.pause()
 
@@ -237,7 +237,7 @@ class Informer(Generic[T, V]):
         self.absent = True
         self._listed = False
         for had in tuple(self.store):
-            self.store.remove(had.key, had.uid, Lane.RELIST)
+            self.store.remove(had.key, had.uid, Priority.LOW)
         self._metrics.holds(len(self.store))
         self._report(None)  # it is an answer
         self._synced.set()

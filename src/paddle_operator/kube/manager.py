@@ -14,7 +14,7 @@ from typing import Any
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.health_server import Protection, serving
+from paddle_operator.kube.health_server import MetricsAuth, serving
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.leader_election import Elector, LostLease
 from paddle_operator.kube.log_format import debug_or_back
@@ -29,7 +29,7 @@ LAST_EVENTS_SECONDS = 3.0
 STUCK_SECONDS = 600.0  # no pass of ours has a reason to take this long
 
 
-class Died(Exception):  # the sentence with which the process ends
+class RunnableFailed(Exception):  # the sentence with which the process ends
     """A part of the process ended, though it should have run for ever."""
 
 
@@ -43,7 +43,7 @@ class Manager:
         recorder: Recorder | None = None,
         health_address: str = "0",
         metrics_address: str = "0",
-        protection: Protection | None = None,
+        protection: MetricsAuth | None = None,
     ) -> None:
         self._informers = informers
         self._controllers = controllers
@@ -75,7 +75,7 @@ class Manager:
                 for follower in followers:
                     follower.cancel()
         except BaseExceptionGroup as group:
-            if died := group.subgroup(Died):
+            if died := group.subgroup(RunnableFailed):
                 raise _first(died) from None
             raise
 
@@ -103,12 +103,12 @@ class Manager:
         try:
             await part()
         except (KubeError, LostLease) as error:
-            raise Died(f"{name}: {error}") from error
+            raise RunnableFailed(f"{name}: {error}") from error
         except Exception as error:
             log.exception("a part of the process died", extra={"part": name})
-            raise Died(f"{name}: {type(error).__name__}: {error}") from error
+            raise RunnableFailed(f"{name}: {type(error).__name__}: {error}") from error
         if not self._stopping.is_set():
-            raise Died(f"{name} ended by itself")
+            raise RunnableFailed(f"{name} ended by itself")
 
     async def _sync_and_lead(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
@@ -175,6 +175,6 @@ async def run_until_signalled(manager: Manager) -> None:
             loop.remove_signal_handler(number)
 
 
-def _first(group: BaseExceptionGroup[Died]) -> Died:
+def _first(group: BaseExceptionGroup[RunnableFailed]) -> RunnableFailed:
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -4,7 +4,7 @@ What a namespace's LimitRange or a RuntimeClass would add when the pod is made i
 """
 
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.kube.quantities import MILLI, Amounts, amount, binary, decimal, most_at_once, rounded, total
+from paddle_operator.kube.quantities import MILLI, Amounts, amount, binary, decimal, effective_requests, rounded, total
 
 HUGE_PAGES = "hugepages-"
 
@@ -16,7 +16,7 @@ def pod_requests(spec: Manifest) -> Amounts:
         (_asked(each, f"initContainers[{place}]"), each.get("restartPolicy") == "Always")
         for place, each in enumerate(spec.get("initContainers") or ())
     ]
-    asked = most_at_once(containers, init_containers)
+    asked = effective_requests(containers, init_containers)
     return total((asked | _asked_as_a_whole(spec, asked), _read(spec.get("overhead"), "overhead")))
 
 

@@ -109,7 +109,7 @@ def larger(one: Amounts, other: Amounts) -> Amounts:
     return {resource: max(one.get(resource, _ZERO), other.get(resource, _ZERO)) for resource in one | other}
 
 
-def most_at_once(containers: Iterable[Amounts], init_containers: Iterable[tuple[Amounts, bool]]) -> Amounts:
+def effective_requests(containers: Iterable[Amounts], init_containers: Iterable[tuple[Amounts, bool]]) -> Amounts:
     """Of each resource the most that a pod's containers hold at one moment of its life.
 
     Init containers come one after the other; one that is a sidecar (true) stays, beside those that come after it.

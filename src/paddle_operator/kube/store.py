@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 
 
 class Stored(Protocol):
@@ -22,7 +22,7 @@ class Stored(Protocol):
 
 V = TypeVar("V", bound=Stored)
 
-Listener = Callable[[V | None, V | None, Lane], None]
+Listener = Callable[[V | None, V | None, Priority], None]
 """Told of (what was, what is, how we know); a creation has no first, a deletion no second."""
 
 
@@ -78,16 +78,16 @@ class Store(Generic[V]):
     def listen(self, listener: Listener[V]) -> None:
         self._listeners.append(listener)
 
-    def put(self, new: V, lane: Lane = Lane.LIVE) -> bool:
+    def put(self, new: V, lane: Priority = Priority.LIVE) -> bool:
         """Take over what is newer than what we have; says whether it was."""
         return self._put(new.key, new, lane)
 
-    def put_own(self, new: V) -> None:
+    def put_own_write(self, new: V) -> None:
         """Take over our own write, unless the watch is past it already: it may have told of the object's end by now."""
         if new.version > self.version:
             self.put(new)
 
-    def remove(self, key: Key, uid: str, lane: Lane = Lane.LIVE) -> bool:
+    def remove(self, key: Key, uid: str, lane: Priority = Priority.LIVE) -> bool:
         """The server has said that this very object is gone; one that has its name since is another."""
         self._buried.pop(uid, None)
         old = self._objects.get(key)
@@ -96,7 +96,7 @@ class Store(Generic[V]):
         self._exchange(key, old, None, lane)
         return True
 
-    def bury(self, key: Key, uid: str) -> None:
+    def delete_with_tombstone(self, key: Key, uid: str) -> None:
         """We have deleted it ourselves: gone before the server's word of it comes, and older news do not revive it."""
         old = self._objects.get(key)
         if old is not None and self.remove(key, uid):
@@ -106,20 +106,20 @@ class Store(Generic[V]):
         """We know more of an object than its last version says: so it is until the server tells of a newer one."""
         old = self._objects.get(new.key)
         if old is not None and (old.uid, old.version) == (new.uid, new.version):
-            self._exchange(new.key, old, new, Lane.LIVE)
+            self._exchange(new.key, old, new, Priority.LIVE)
 
     def relist(self, version: int | None = None) -> "Relist[V]":
         """Begin to take in a full list; its version is known now or only when it ends."""
         return Relist(self, version)
 
-    def _put(self, key: Key, new: V, lane: Lane) -> bool:
+    def _put(self, key: Key, new: V, lane: Priority) -> bool:
         old = self._objects.get(key)
         if (old is not None and new.version <= old.version) or new.uid in self._buried:
             return False
         self._exchange(key, old, new, lane)
         return True
 
-    def _exchange(self, key: Key, old: V | None, new: V | None, lane: Lane) -> None:
+    def _exchange(self, key: Key, old: V | None, new: V | None, lane: Priority) -> None:
         # A view may make its key anew whenever it is asked: passed on, one is made and kept instead of three, which is
         # 14 MB less for 100,000 pods.
         if old is not None and new is not None and old.uid != new.uid:
@@ -156,18 +156,18 @@ class Relist(Generic[V]):
         if item.uid in self._buried_before:
             self._still_there.add(item.uid)
         if not self._went_back:
-            store._put(key, item, Lane.RELIST)
+            store._put(key, item, Priority.LOW)
             return
         old = store.get(key)
         if old is None or old.version != item.version:
-            store._exchange(key, old, item, Lane.RELIST)
+            store._exchange(key, old, item, Priority.LOW)
 
     def finish(self, version: int) -> None:
         """Drop what the list does not have, except what we wrote after it was taken."""
         store = self._store
         gone = [had for had in store if had.key not in self._seen and (had.version <= version or self._went_back)]
         for had in gone:
-            store.remove(had.key, had.uid, Lane.RELIST)
+            store.remove(had.key, had.uid, Priority.LOW)
         for uid in self._buried_before - self._still_there:
             if store._buried.get(uid, version + 1) <= version:  # older than the list and not in it: nothing more comes
                 del store._buried[uid]

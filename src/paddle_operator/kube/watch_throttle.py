@@ -15,7 +15,7 @@ FEW = 5  # changes within a window of 50 ms: nobody is kept waiting for these
 MUCH = 32 * 1024  # bytes in one read: there is more to come, and a pause would only hold it up (10,000 pods by 5 s)
 
 
-class Pace:
+class WatchThrottle:
     """Rests after what was read, if that was much for so short a time; the server's bytes wait in the kernel."""
 
     def __init__(self, reply: Reply) -> None:
@@ -51,4 +51,4 @@ class Pace:
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._reply.go_on()
+            self._reply.resume_reading()

@@ -23,9 +23,9 @@ RELIST_SHARE = 8
 SOON_SECONDS = 60.0  # who sleeps for longer waits for a deadline
 
 
-class Lane(Enum):
+class Priority(Enum):
     LIVE = "live"
-    RELIST = "relist"
+    LOW = "relist"
 
 
 class Closed(Exception):  # not an error: the queue was told to end
@@ -35,16 +35,18 @@ class Closed(Exception):  # not an error: the queue was told to end
 class Queue(Generic[K]):
     """`take` a key, work on it, then `done`. A key that is added while in work comes exactly once more."""
 
-    def __init__(self, name: str, clock: Clock | None = None, *, most_patient: int | None = None) -> None:
+    def __init__(self, name: str, clock: Clock | None = None, *, max_low_priority: int | None = None) -> None:
         """Of what can wait, Lane.RELIST, at most `most_patient` keys are in work at once: workers that wait for the API
         server's answers are no use to who has just come.
         """
         self._clock = clock or SystemClock()
-        self._most_patient = most_patient
+        self._most_patient = max_low_priority
         self._patient: set[K] = set()  # keys of that lane that are in work
-        self._waiting: dict[Lane, OrderedDict[K, float]] = {lane: OrderedDict() for lane in Lane}  # key -> added at
+        self._waiting: dict[Priority, OrderedDict[K, float]] = {
+            lane: OrderedDict() for lane in Priority
+        }  # key -> added at
         self._in_work: dict[K, float] = {}  # key -> taken at
-        self._again: dict[K, Lane] = {}
+        self._again: dict[K, Priority] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
         self._soon: set[K] = set()  # those of them that were set for a short time
         self._failures: dict[K, int] = {}
@@ -58,20 +60,20 @@ class Queue(Generic[K]):
         return sum(len(keys) for keys in self._waiting.values())
 
     @property
-    def asleep(self) -> int:
+    def delayed(self) -> int:
         """How many keys are to be woken at a time."""
         return len(self._timers)
 
-    def add(self, key: K, lane: Lane = Lane.LIVE) -> None:
+    def add(self, key: K, lane: Priority = Priority.LIVE) -> None:
         """Never waits. A key that waits already keeps its place, unless the new lane is faster."""
         if self._closed:
             return
         if key in self._in_work:
-            if self._again.get(key) is not Lane.LIVE:
+            if self._again.get(key) is not Priority.LIVE:
                 self._again[key] = lane
             return
-        live, relist = self._waiting[Lane.LIVE], self._waiting[Lane.RELIST]
-        if key in live or (key in relist and lane is Lane.RELIST):
+        live, relist = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
+        if key in live or (key in relist and lane is Priority.LOW):
             return
         added_at = relist.pop(key, None)
         self._waiting[lane][key] = self._clock.monotonic() if added_at is None else added_at
@@ -80,7 +82,7 @@ class Queue(Generic[K]):
             self._metrics.depth.set(len(self))
         self._wake_one()
 
-    def add_after(self, key: K, seconds: float, lane: Lane = Lane.LIVE) -> None:
+    def add_after(self, key: K, seconds: float, lane: Priority = Priority.LIVE) -> None:
         """Add the key later; of two such wishes the earlier one counts."""
         if seconds <= 0:
             self.add(key, lane)
@@ -97,7 +99,7 @@ class Queue(Generic[K]):
         self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))
         (self._soon.add if seconds <= SOON_SECONDS else self._soon.discard)(key)
 
-    def let_sleep(self, key: K) -> None:
+    def cancel_add_after(self, key: K) -> None:
         """No deadline is ahead any more, though there was one: of jobs that end early, thousands would be kept in mind
         until theirs. A short time may be about something that has just happened, and stays.
         """
@@ -140,7 +142,7 @@ class Queue(Generic[K]):
         started_at = self._in_work.pop(key)
         if key in self._patient:
             self._patient.discard(key)
-            if self._waiting[Lane.RELIST]:
+            if self._waiting[Priority.LOW]:
                 self._wake_one()
         self._metrics.worked.observe(self._clock.monotonic() - started_at)
         if lane := self._again.pop(key, None):
@@ -164,16 +166,16 @@ class Queue(Generic[K]):
 
     @property
     def _has_one(self) -> bool:
-        return bool(self._waiting[Lane.LIVE]) or self._has_patient
+        return bool(self._waiting[Priority.LIVE]) or self._has_patient
 
     @property
     def _has_patient(self) -> bool:
         few = self._most_patient is None or len(self._patient) < self._most_patient
-        return bool(self._waiting[Lane.RELIST]) and few
+        return bool(self._waiting[Priority.LOW]) and few
 
     def _hand_out(self) -> K:
         self._taken += 1
-        live, relist = self._waiting[Lane.LIVE], self._waiting[Lane.RELIST]
+        live, relist = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
         patient = self._has_patient and (not live or self._taken % RELIST_SHARE == 0)
         key, added_at = (relist if patient else live).popitem(last=False)
         if patient:
@@ -183,7 +185,7 @@ class Queue(Generic[K]):
         self._metrics.depth.set(len(self))
         return key
 
-    def _timer_rang(self, key: K, lane: Lane) -> None:
+    def _timer_rang(self, key: K, lane: Priority) -> None:
         del self._timers[key]
         self._soon.discard(key)
         self.add(key, lane)

@@ -55,7 +55,7 @@ Write = Create | Patch | Delete | DeleteAll
 
 
 @dataclass(frozen=True)
-class News:
+class EventIntent:
     """Something a person would want to hear of."""
 
     reason: str
@@ -73,9 +73,9 @@ class Plan(Generic[St]):
 
     status: St
     waves: tuple[tuple[Write, ...], ...] = ()
-    news: tuple[News, ...] = ()
-    wake_at: datetime | None = None
-    children_first: bool = False
-    counters_wait: bool = False  # the status is that of before, since only counters have changed
-    claims: tuple[tuple[Resource[Any], Key], ...] = ()
+    news: tuple[EventIntent, ...] = ()
+    requeue_at: datetime | None = None
+    defer_status: bool = False
+    status_throttled: bool = False  # the status is that of before, since only counters have changed
+    required_names: tuple[tuple[Resource[Any], Key], ...] = ()
     restart_cause: str = ""  # one of few words, where pods are replaced

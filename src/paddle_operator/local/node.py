@@ -18,7 +18,7 @@ from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.log_format import about
 from paddle_operator.kube.objects import Key
-from paddle_operator.kube.work_queue import Lane
+from paddle_operator.kube.work_queue import Priority
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.cri import Images, Sandbox
 from paddle_operator.local.kubelet.config_manager import WatchedContents
@@ -27,9 +27,9 @@ from paddle_operator.local.kubelet.ip_allocator import Block, PodAddresses
 from paddle_operator.local.kubelet.machine import Gpus, Machine, this_machine
 from paddle_operator.local.kubelet.node_status import NODES, MachineNodes, NodeView
 from paddle_operator.local.kubelet.pod import PODS, LocalPod
-from paddle_operator.local.kubelet.pod_context import PodHome, Surroundings, gpus_asked
+from paddle_operator.local.kubelet.pod_context import PodContext, PodDeps, gpus_asked
 from paddle_operator.local.kubelet.pod_status import lost_status
-from paddle_operator.local.kubelet.pod_worker import PodLife
+from paddle_operator.local.kubelet.pod_worker import PodWorker
 from paddle_operator.local.kubelet.states import LOST, SHUTDOWN
 from paddle_operator.local.kubelet.status_manager import StatusWriter
 from paddle_operator.local.kubelet.volume_manager import memory_folder, remove_folder
@@ -87,7 +87,7 @@ class Node:
         self._addresses = PodAddresses(block)
         self._gpus = Gpus(machine.gpus)
         self._scheduler = self._made_scheduler(machine)
-        self._around = Surroundings(
+        self._around = PodDeps(
             folder=folder,
             images=images,
             sandbox=sandbox,
@@ -99,7 +99,7 @@ class Node:
             machine=machine,
             clock=self._clock,
         )
-        self._lives: dict[str, PodLife] = {}  # by UID, so that a pod of the same name is another
+        self._lives: dict[str, PodWorker] = {}  # by UID, so that a pod of the same name is another
         self._names: tuple[Name, ...] | None = None
         self._stale = asyncio.Event()
         self._stop_asked = asyncio.Event()
@@ -171,7 +171,7 @@ class Node:
     async def _serve_pods(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
             for pod in list(self._pods.store):
-                self._heard(None, pod, Lane.RELIST)
+                self._heard(None, pod, Priority.LOW)
             self._scheduler.look()
             self.ready.set()
             await self._stop_asked.wait()
@@ -185,7 +185,7 @@ class Node:
 
     # What is heard
 
-    def _heard(self, old: LocalPod | None, new: LocalPod | None, _lane: Lane) -> None:
+    def _heard(self, old: LocalPod | None, new: LocalPod | None, _lane: Priority) -> None:
         if new is None:
             assert old
             self._pod_is_gone(old)
@@ -230,17 +230,17 @@ class Node:
 
     def _begin(self, pod: LocalPod, tasks: asyncio.TaskGroup) -> None:
         node_address = self._machine_nodes.address_of(pod.spec.node_name)
-        home = PodHome(pod, node_address, self._around, self._gpus.take(pod.uid, gpus_asked(pod)))
+        home = PodContext(pod, node_address, self._around, self._gpus.take(pod.uid, gpus_asked(pod)))
         if not pod.spec.host_network and self._addresses.keep(pod.uid, pod.status.pod_ip):
             home.address = pod.status.pod_ip
-        life = PodLife(home, self._writer, lambda: self._addresses.take(pod.uid))
+        life = PodWorker(home, self._writer, lambda: self._addresses.take(pod.uid))
         self._lives[pod.uid] = life
         self.logs.expect(pod.uid, tuple(each.name for each in pod.spec.every_container))
         if pod.being_deleted:
             life.saw(pod)
         tasks.create_task(self._run(life), name=f"pod {pod.key}")
 
-    async def _run(self, life: PodLife) -> None:
+    async def _run(self, life: PodWorker) -> None:
         pod = life.home.pod
         with about(pod.key):
             try:
@@ -254,7 +254,7 @@ class Node:
             finally:
                 await self._after(life)
 
-    async def _after(self, life: PodLife) -> None:
+    async def _after(self, life: PodWorker) -> None:
         pod = life.home.pod
         del self._lives[pod.uid]
         self._gpus.give_back(pod.uid)

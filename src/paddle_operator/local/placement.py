@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from paddle_operator.kube.quantities import Amounts, amounts, most_at_once, total
+from paddle_operator.kube.quantities import Amounts, amounts, effective_requests, total
 from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod
 
 HOST_NAME_LABEL = "kubernetes.io/hostname"
@@ -43,7 +43,7 @@ class Unfit:
 def request_of(pod: LocalPod) -> Amounts:
     """What a pod takes: its containers and sidecars together, or a step of its start that takes more."""
     steps = ((_request(each), each.restart_policy == "Always") for each in pod.spec.init_containers)
-    held = most_at_once(map(_request, pod.spec.containers), steps)
+    held = effective_requests(map(_request, pod.spec.containers), steps)
     return total((held, amounts(pod.spec.overhead), {"pods": Fraction(1)}))
 
 

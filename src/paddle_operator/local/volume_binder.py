@@ -178,7 +178,7 @@ class ClaimBinder:
             await self._told(volume, "Released")
 
     async def _told(self, volume: PersistentVolume, phase: str) -> None:
-        self._folders.volumes.wrote(await self._client.merge_status(VOLUMES, volume.key, {"phase": phase}))
+        self._folders.volumes.observe_write(await self._client.merge_status(VOLUMES, volume.key, {"phase": phase}))
 
     async def _bind(self, claim: PersistentVolumeClaim) -> None:
         volume = self._volume_for(claim)
@@ -204,7 +204,7 @@ class ClaimBinder:
             "accessModes": list(volume.spec.access_modes),
             "capacity": volume.spec.capacity or {"storage": claim.spec.storage},
         }
-        self._folders.claims.wrote(await self._client.merge_status(CLAIMS, claim.key, status))
+        self._folders.claims.observe_write(await self._client.merge_status(CLAIMS, claim.key, status))
 
     def _volume_for(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         store = self._folders.volumes.store

@@ -4,13 +4,13 @@ from datetime import datetime, timedelta
 
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.exit_codes import Verdict
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.status import ACCEPTED, RUNNING, is_true, said
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.status import ACCEPTED, RUNNING, find_condition, is_true
 
 
 def active_since(job: Job, now: datetime) -> datetime:
     """Since when the job has been active without a break: resumed, or taken on by us, once its spec kept the rules."""
-    accepted = said(job, ACCEPTED)
+    accepted = find_condition(job, ACCEPTED)
     since = job.status.active_since or (accepted.last_transition_time if accepted and is_true(accepted) else now)
     return min(since, now)
 
@@ -20,19 +20,19 @@ def seconds_active(job: Job, now: datetime) -> int:
     return job.status.active_seconds + int((now - active_since(job, now)).total_seconds())
 
 
-def deadline(world: World, now: datetime) -> datetime | None:
+def deadline(world: ObservedJob, now: datetime) -> datetime | None:
     limit = world.spec.active_deadline_seconds
     if limit is None:
         return None
     return active_since(world.job, now) + timedelta(seconds=limit - world.job.status.active_seconds)
 
 
-def start_deadline(world: World, now: datetime) -> datetime | None:
+def start_deadline(world: ObservedJob, now: datetime) -> datetime | None:
     """None where every pod of this attempt has started; those of an elastic job need to do that once."""
     limit, status = world.spec.start_deadline_seconds, world.job.status
     if limit is None or has_started(world):
         return None
-    running = said(world.job, RUNNING)
+    running = find_condition(world.job, RUNNING)
     if running and is_true(running):
         return None  # that start was in time; where a pod is missing now, this pass says so, and the next one counts
     since = [active_since(world.job, now), status.attempt_time, status.next_attempt_time]
@@ -40,13 +40,13 @@ def start_deadline(world: World, now: datetime) -> datetime | None:
     return max(each for each in since if each) + timedelta(seconds=limit)
 
 
-def has_started(world: World) -> bool:
+def has_started(world: ObservedJob) -> bool:
     if world.spec.is_elastic and world.job.status.start_time:
         return True
     return not world.missing and all(pod.started for pod in world.pods())
 
 
-def overdue(world: World, now: datetime) -> Verdict | None:
+def overdue(world: ObservedJob, now: datetime) -> Verdict | None:
     """Where the job has taken longer than it may."""
     until = deadline(world, now)
     if until is None or now < until:
@@ -55,17 +55,17 @@ def overdue(world: World, now: datetime) -> Verdict | None:
     return Verdict("DeadlineExceeded", f"not done after {limit} s, which is spec.activeDeadlineSeconds")
 
 
-def late_to_start(world: World, now: datetime) -> Verdict | None:
+def late_to_start(world: ObservedJob, now: datetime) -> Verdict | None:
     """Where not all pods have started in the time that they had."""
     until = start_deadline(world, now)
     if until is None or now < until:
         return None
-    limit, waits = world.spec.start_deadline_seconds, said(world.job, RUNNING)
+    limit, waits = world.spec.start_deadline_seconds, find_condition(world.job, RUNNING)
     message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
     return Verdict("StartDeadlineExceeded", f"{message}: {waits.message}" if waits else message)
 
 
-def next_deadline(world: World, now: datetime) -> datetime | None:
+def next_deadline(world: ObservedJob, now: datetime) -> datetime | None:
     return earliest(deadline(world, now), start_deadline(world, now))
 
 

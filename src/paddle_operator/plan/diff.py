@@ -13,10 +13,10 @@ from paddle_operator.plan.clean_pod_policy import one_by_one, removed
 from paddle_operator.plan.endpoints import service
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.metadata import CONTRACT, GO_FINALIZER, pod_key, pod_name
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_builder import PodMaker, config_map
 from paddle_operator.plan.pod_group import POD_GROUPS
-from paddle_operator.plan.rendezvous_env import Contract
+from paddle_operator.plan.rendezvous_env import RendezvousEnv
 from paddle_operator.plan.status import HELD_BACK
 
 # A pod on a node that does not answer stays until the node is gone. By then kubelet, if it lives, has killed it long
@@ -39,7 +39,7 @@ def without_finalizer(job: Job) -> list[Write]:
     return [Patch(PADDLE_JOBS, job.key, job.uid, {"metadata": metadata})]
 
 
-def superfluous(world: World) -> Iterator[Write]:
+def superfluous(world: ObservedJob) -> Iterator[Write]:
     """Pods of an earlier attempt or beyond the wanted number, the highest first; the barrier that belongs to them."""
     barrier = world.barrier
     if barrier and not world.released and not barrier.terminating:
@@ -52,13 +52,13 @@ def superfluous(world: World) -> Iterator[Write]:
             yield Delete(SERVICES, each.key, each.uid)
 
 
-def given_up(world: World, now: datetime) -> list[PodView]:
+def stuck_terminating(world: ObservedJob, now: datetime) -> list[PodView]:
     """Pods that hold a name for longer than a kubelet that lives would let them."""
     late = [pod for pod in world.leftovers if (until := _given_up_at(pod)) and now >= until]
     return sorted(late, key=lambda pod: pod.name)
 
 
-def next_given_up(world: World, now: datetime) -> datetime | None:
+def next_given_up(world: ObservedJob, now: datetime) -> datetime | None:
     return min((until for pod in world.leftovers if (until := _given_up_at(pod)) and until > now), default=None)
 
 
@@ -67,11 +67,11 @@ def _given_up_at(pod: PodView) -> datetime | None:
     return pod.leaves_at + GIVEN_UP_AFTER if pod.leaves_at and pod.node and not pod.finished else None
 
 
-def forced(pods: Iterable[PodView]) -> list[Write]:
+def force_deletes(pods: Iterable[PodView]) -> list[Write]:
     return [Delete(PODS, pod.key, pod.uid, at_once=True) for pod in pods]
 
 
-def missing_services(world: World, now: datetime) -> list[Write]:
+def missing_services(world: ObservedJob, now: datetime) -> list[Write]:
     free = _not_refused(world, SERVICES.plural, world.without_service, now)
     job = world.job
     return [
@@ -80,7 +80,7 @@ def missing_services(world: World, now: datetime) -> list[Write]:
     ]
 
 
-def missing_pods(world: World, etcd: str, now: datetime, *, gang: bool = False) -> Iterator[list[Write]]:
+def missing_pods(world: ObservedJob, etcd: str, now: datetime, *, gang: bool = False) -> Iterator[list[Write]]:
     """Servers, workers and others, a role at a time."""
     free = _not_refused(world, PODS.plural, world.missing, now)
     if not free:
@@ -98,7 +98,9 @@ def missing_pods(world: World, etcd: str, now: datetime, *, gang: bool = False) 
             return  # the echo of these brings the next pass, and the next roles come after this one
 
 
-def _not_refused(world: World, kind: str, places: list[tuple[Role, int]], now: datetime) -> list[tuple[Role, int]]:
+def _not_refused(
+    world: ObservedJob, kind: str, places: list[tuple[Role, int]], now: datetime
+) -> list[tuple[Role, int]]:
     """What the API server refused is not sent again before its time, nor is what it would refuse as well: where a
     quota is used up, thousands of pods would otherwise ask for it every minute.
     """
@@ -108,33 +110,33 @@ def _not_refused(world: World, kind: str, places: list[tuple[Role, int]], now: d
     return [place for place in places if pod_key(world.job.key, *place) not in held] if held else places
 
 
-def _held(world: World, kind: str, now: datetime) -> dict[Key, str]:
+def _held(world: ObservedJob, kind: str, now: datetime) -> dict[Key, str]:
     return {each.key: each.reason for each in world.refusals if each.kind == kind and each.retry_at > now}
 
 
-def barrier(world: World, shared: Contract, now: datetime) -> list[Write]:
+def barrier(world: ObservedJob, shared: RendezvousEnv, now: datetime) -> list[Write]:
     """As soon as every address is known. Pods that the Go operator made know nothing of what it would say."""
     if not all(pod.ours for pod in world.pods()) or barrier_is_refused(world, now):
         return []
     return [Create(CONFIG_MAPS, world.job.key, partial(config_map, world.job, shared))]
 
 
-def claims(world: World, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], Key], ...]:
+def required_names(world: ObservedJob, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], Key], ...]:
     """A ConfigMap of somebody else, perhaps of a job of this name that was deleted a moment ago, would let containers
     start with what it says: while there is one, no pod is made.
     """
     return ((CONFIG_MAPS, world.job.key),) if any(pods) and not world.spec.is_elastic else ()
 
 
-def barrier_is_refused(world: World, now: datetime) -> bool:
+def barrier_is_refused(world: ObservedJob, now: datetime) -> bool:
     return world.job.key in _held(world, CONFIG_MAPS.plural, now)
 
 
-def group_is_refused(world: World, now: datetime) -> bool:
+def group_is_refused(world: ObservedJob, now: datetime) -> bool:
     return world.job.key in _held(world, POD_GROUPS.plural, now)
 
 
-def awakened(world: World, digest: str) -> list[Write]:
+def kubelet_nudges(world: ObservedJob, digest: str) -> list[Write]:
     """Whoever waits for the barrier is woken, since kubelet looks only now and then: 0.1 s instead of up to 13."""
     change = {"metadata": {"annotations": {CONTRACT: digest}}}
     return [

@@ -15,7 +15,7 @@ from paddle_operator.api.paddlejob import API_VERSION, KIND, Intranet, Role
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.metadata import ATTEMPT, JOB_UID_LABEL, POD_NAME_LABEL, pod_name
-from paddle_operator.plan.observed import World, stands_alone
+from paddle_operator.plan.observed import ObservedJob, individually_replaceable
 
 PORT = 2379
 PORTS_PER_JOB = 20
@@ -61,7 +61,7 @@ class Endpoints:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def endpoints_of(world: World) -> Endpoints | None:
+def endpoints_of(world: ObservedJob) -> Endpoints | None:
     """None while one of them cannot be reached yet, and always for elastic jobs, which find each other through etcd.
 
     A name resolves only once its pod has an address and its Service is there.
@@ -70,12 +70,14 @@ def endpoints_of(world: World) -> Endpoints | None:
         return None
     by_name = world.spec.intranet is Intranet.SERVICE
     hosts: dict[Role, list[str]] = {}
-    for role, seats in world.seats.items():
-        known = [pod.address for pod in seats if pod and (pod.address if by_name else is_ipv4(pod.address))]
-        if len(known) < len(seats):
+    for role, pods_by_role in world.pods_by_role.items():
+        known = [pod.address for pod in pods_by_role if pod and (pod.address if by_name else is_ipv4(pod.address))]
+        if len(known) < len(pods_by_role):
             return None
-        hosts[role] = [service_address(world.job, role, index) for index in range(len(seats))] if by_name else known
-    loose = stands_alone(world.spec, Role.WORKER, 1)
+        hosts[role] = (
+            [service_address(world.job, role, index) for index in range(len(pods_by_role))] if by_name else known
+        )
+    loose = individually_replaceable(world.spec, Role.WORKER, 1)
     binding = {**hosts, Role.WORKER: hosts[Role.WORKER][:1]} if loose and world.spec.worker else hosts
     return Endpoints(hosts, ports_of(world.job), binding)
 
@@ -88,7 +90,7 @@ def is_ipv4(address: str) -> bool:
     return "." in address and ":" not in address
 
 
-def has_no_ipv4(world: World, pod: PodView) -> bool:
+def has_no_ipv4(world: ObservedJob, pod: PodView) -> bool:
     """It has an address, but none that Paddle can read. A second one would not help: POD_IP is always the first."""
     return world.spec.intranet is not Intranet.SERVICE and bool(pod.address) and not is_ipv4(pod.address)
 

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.exit_codes import is_victim
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 
 BAD_COMMAND_LINE = 2
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=6)
 
 
-def blamed(world: World) -> list[PodView]:
+def root_failures(world: ObservedJob) -> list[PodView]:
     """The pods that failed by themselves; where there are none, their victims."""
     return [pod for pod in world.failed if not is_victim(pod)] or world.failed
 
@@ -40,37 +40,37 @@ def rule_for(spec: PaddleJobSpec, pod: PodView) -> FailureAction | None:
     return None
 
 
-def charge_of(world: World, pods: list[PodView]) -> int:
+def counted_failures(world: ObservedJob, pods: list[PodView]) -> int:
     """How many of these failures count."""
     return sum(action_for(world.spec, pod) is FailureAction.COUNT for pod in pods)
 
 
-def is_disruption(world: World) -> bool:
+def is_disruption(world: ObservedJob) -> bool:
     """A pod was taken away: what its peers then ended with, whatever their codes, is of that."""
     return world.spec.backoff_limit is not None and any(pod.disrupted for pod in world.failed)
 
 
-def restarted_by_kubelet(world: World) -> int:
+def restarted_by_kubelet(world: ObservedJob) -> int:
     """Where restartPolicy is OnFailure or Always, containers come back by themselves, and that is a try as well."""
     return by_kubelet(world, world.pods())
 
 
-def by_kubelet(world: World, pods: Iterable[PodView]) -> int:
+def by_kubelet(world: ObservedJob, pods: Iterable[PodView]) -> int:
     return sum(pod.restarts for pod in pods) if world.spec.backoff_limit is not None else 0
 
 
-def used(world: World) -> int:
+def used(world: ObservedJob) -> int:
     """How many tries are used up, kubelet's among them."""
     return world.job.status.restarts + restarted_by_kubelet(world)
 
 
-def kept(world: World) -> int:
+def kept(world: ObservedJob) -> int:
     """How many stay used up while the job rests. Kubelet tries on until its pods are gone: more than all it cannot."""
     limit = world.spec.backoff_limit
     return used(world) if limit is None else max(world.job.status.restarts, min(used(world), limit))
 
 
-def exhausted(world: World, charge: int) -> bool:
+def exhausted(world: ObservedJob, charge: int) -> bool:
     """Whether the limit does not allow this. Kubelet does not ask before it tries: as in batch/v1, its last allowed try
     is the one that reaches the limit.
     """

@@ -14,7 +14,7 @@ from paddle_operator.api.paddlejob import (
     Role,
     RoleStatus,
 )
-from paddle_operator.kube.writes import Delete, News, Plan
+from paddle_operator.kube.writes import Delete, EventIntent, Plan
 from paddle_operator.plan.children import Children, Job, JobPlan, PodView
 from paddle_operator.plan.clean_pod_policy import clean_up
 from paddle_operator.plan.deadlines import expiry
@@ -22,26 +22,26 @@ from paddle_operator.plan.diff import waves, without_finalizer
 from paddle_operator.plan.exit_codes import Verdict
 from paddle_operator.plan.failure_policy import used
 from paddle_operator.plan.job_view import PADDLE_JOBS
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.status import (
     COMPLETED,
     FAILED,
     RUNNING,
     base,
-    condition,
+    make_condition,
     with_conditions,
     with_counts,
 )
 
 
-def complete(world: World, now: datetime) -> JobPlan:
+def complete(world: ObservedJob, now: datetime) -> JobPlan:
     """Parameter servers never exit by themselves: when the workers are done, so is everybody, and that is success."""
     status = base(world, now)
     done = {
-        role: RoleStatus(replicas=len(seats), succeeded=successes(world, role), refs=status.roles[role].refs)
-        for role, seats in world.seats.items()
+        role: RoleStatus(replicas=len(pods_by_role), succeeded=successes(world, role), refs=status.roles[role].refs)
+        for role, pods_by_role in world.pods_by_role.items()
     }
-    ended_at = end_of([pod for role in world.deciders for pod in world.pods(role)], status, now)
+    ended_at = end_of([pod for role in world.success_roles for pod in world.pods(role)], status, now)
     status = msgspec.structs.replace(
         with_counts(world, done, status),
         start_time=status.start_time or ended_at,  # so short that we never saw it run
@@ -49,28 +49,35 @@ def complete(world: World, now: datetime) -> JobPlan:
         restarts=used(world),  # kubelet's tries would be forgotten with the pods
     )
     succeeded = success_told(world)
-    ended = condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
+    ended = make_condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
     return finish(world, Phase.COMPLETED, ended, status, now)
 
 
-def successes(world: World, role: Role) -> int:
+def successes(world: ObservedJob, role: Role) -> int:
     """Servers are ended, and that is their success; of workers only those count that have done their part."""
-    return world.sorts[role]["succeeded"] + world.spent[role] if role in world.deciders else len(world.seats[role])
+    return (
+        world.state_counts[role]["succeeded"] + world.succeeded_and_deleted[role]
+        if role in world.success_roles
+        else len(world.pods_by_role[role])
+    )
 
 
-def success_told(world: World) -> str:
-    many, who = sum(len(world.seats[role]) for role in world.deciders), "worker" if world.spec.worker else "pod"
-    done = sum(successes(world, role) for role in world.deciders)
+def success_told(world: ObservedJob) -> str:
+    many, who = (
+        sum(len(world.pods_by_role[role]) for role in world.success_roles),
+        "worker" if world.spec.worker else "pod",
+    )
+    done = sum(successes(world, role) for role in world.success_roles)
     if done < many:
         return f"{done} of {many} {who}s have succeeded, and spec.successPolicy asks for no more"
     return f"all {many} {who}s have succeeded" if many > 1 else f"the {who} has succeeded"
 
 
-def fail(world: World, verdict: Verdict, now: datetime) -> JobPlan:
+def fail(world: ObservedJob, verdict: Verdict, now: datetime) -> JobPlan:
     status = base(world, now)
     ended_at = end_of([verdict.cause] if verdict.cause else [], status, now)
     status = msgspec.structs.replace(status, completion_time=ended_at, next_attempt_time=None, restarts=used(world))
-    ended = condition(world.job, FAILED, True, verdict.reason, verdict.message, now)
+    ended = make_condition(world.job, FAILED, True, verdict.reason, verdict.message, now)
     return finish(world, Phase.FAILED, ended, status, now)
 
 
@@ -80,9 +87,9 @@ def end_of(pods: Iterable[PodView], status: PaddleJobStatus, now: datetime) -> d
     return max(last, status.start_time or last)
 
 
-def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus, now: datetime) -> JobPlan:
+def finish(world: ObservedJob, phase: Phase, ended: Condition, status: PaddleJobStatus, now: datetime) -> JobPlan:
     job = world.job
-    stopped = condition(job, RUNNING, False, str(phase), ended.message, now)
+    stopped = make_condition(job, RUNNING, False, str(phase), ended.message, now)
     status = msgspec.structs.replace(status, phase=phase, conditions=with_conditions(status.conditions, ended, stopped))
     writes = tuple(clean_up(job, world.spec, world.children, phase))
     note = ended.message
@@ -90,16 +97,16 @@ def finish(world: World, phase: Phase, ended: Condition, status: PaddleJobStatus
         cleans, policy = world.spec.cleans(phase), world.spec.clean_pod_policy or CleanPodPolicy.ON_COMPLETION
         deed = "the pods are deleted" if cleans else "the pods that still run are stopped and kept"
         note = f"{note}; {deed}: cleanPodPolicy is {policy}"
-    return Plan(status, waves(writes), (News(str(phase), note, warning=phase is Phase.FAILED),))
+    return Plan(status, waves(writes), (EventIntent(str(phase), note, warning=phase is Phase.FAILED),))
 
 
-def rest(job: Job, spec: PaddleJobSpec, children: Children, now: datetime) -> JobPlan:
+def plan_finished(job: Job, spec: PaddleJobSpec, children: Children, now: datetime) -> JobPlan:
     """Of a finished job: nothing runs any more; and in the end the job itself goes, if its user wants that."""
     until = expiry(job)
     if until and now >= until:
         return Plan(job.status, waves(without_finalizer(job), [Delete(PADDLE_JOBS, job.key, job.uid)]))
     tidy = waves(without_finalizer(job), clean_up(job, spec, children, job.status.phase))
-    return Plan(looked_at(job), tidy, wake_at=until)
+    return Plan(looked_at(job), tidy, requeue_at=until)
 
 
 def looked_at(job: Job) -> PaddleJobStatus:

@@ -5,9 +5,9 @@ import msgspec
 from paddle_operator.api.paddlejob import (
     API_VERSION,
     PLURAL,
+    InvalidSpec,
     PaddleJobSpec,
     PaddleJobStatus,
-    Unfit,
     manager_of,
     read_spec,
     read_status,
@@ -34,7 +34,7 @@ def job_view(stored: StoredJob, known: Job | None = None) -> Job:
         return Job(metadata, known.spec, status, known.problems, known.managed_by)
     try:
         return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
-    except Unfit as unfit:
+    except InvalidSpec as unfit:
         return Job(stored.metadata, None, status, unfit.problems, manager_of(bytes(stored.spec)))
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
-from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role, rule_of, that_matter
+from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role, rule_of, success_indexes
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.plan.children import Children, Job, PodView, Refusal
 from paddle_operator.plan.metadata import pod_name
@@ -15,7 +15,7 @@ from paddle_operator.plan.pod_group import POD_GROUPS
 from paddle_operator.plan.pod_template import restart_policy
 
 
-class World:
+class ObservedJob:
     """The pods of the present attempt by role and index; `leftovers` are of an earlier one or of nobody's place."""
 
     def __init__(self, job: Job, spec: PaddleJobSpec, children: Children) -> None:
@@ -29,7 +29,7 @@ class World:
             for role, wanted in spec.roles.items()
             for index in range(wanted.replicas)
         }
-        self.seats: dict[Role, list[PodView | None]] = {
+        self.pods_by_role: dict[Role, list[PodView | None]] = {
             role: [None] * wanted.replicas for role, wanted in spec.roles.items()
         }
         self.leftovers: list[PodView] = []
@@ -40,7 +40,7 @@ class World:
                 self.leftovers.append(pod)
             else:
                 role, index = place
-                self.seats[role][index] = pod
+                self.pods_by_role[role][index] = pod
 
     def _is_lost(self, role: Role, pod: PodView) -> bool:
         """A pod that somebody deletes is lost, whatever code it ends with, unless it has done its part. One that the Go
@@ -49,18 +49,18 @@ class World:
         if pod.uid in self.job.status.replacing:
             return True
         if pod.terminating:
-            return self.sort_of(role, pod) != "succeeded"
+            return self.pod_state(role, pod) != "succeeded"
         return not pod.ours and self.barrier is None and not pod.started
 
     def pods(self, role: Role | None = None) -> Iterator[PodView]:
         """In the order of roles and indexes."""
-        for each, seats in self.seats.items():
+        for each, pods_by_role in self.pods_by_role.items():
             if role is None or each is role:
-                for pod in seats:
+                for pod in pods_by_role:
                     if pod is not None:
                         yield pod
 
-    def sort_of(self, role: Role, pod: PodView) -> str:
+    def pod_state(self, role: Role, pod: PodView) -> str:
         """What a pod counts as: the main container's end is the pod's, even if a sidecar runs on."""
         match pod.phase:
             case "Running":
@@ -83,72 +83,85 @@ class World:
         return "failed" if policy == "Never" else None
 
     @cached_property
-    def sorts(self) -> dict[Role, Counter[str]]:
+    def state_counts(self) -> dict[Role, Counter[str]]:
         """How many pods of each sort a role has."""
-        return {role: Counter(self.sort_of(role, pod) for pod in self.pods(role)) for role in self.seats}
+        return {role: Counter(self.pod_state(role, pod) for pod in self.pods(role)) for role in self.pods_by_role}
 
     @cached_property
     def failed(self) -> list[PodView]:
         return [
             pod
-            for role, sorts in self.sorts.items()
-            if sorts["failed"]
+            for role, state_counts in self.state_counts.items()
+            if state_counts["failed"]
             for pod in self.pods(role)
-            if self.sort_of(role, pod) == "failed"
+            if self.pod_state(role, pod) == "failed"
         ]
 
     @cached_property
     def vacant(self) -> dict[Role, list[int]]:
         """Where no pod is, by role."""
-        return {role: [index for index, pod in enumerate(seats) if pod is None] for role, seats in self.seats.items()}
+        return {
+            role: [index for index, pod in enumerate(pods_by_role) if pod is None]
+            for role, pods_by_role in self.pods_by_role.items()
+        }
 
     @cached_property
-    def spent(self) -> dict[Role, int]:
+    def succeeded_and_deleted(self) -> dict[Role, int]:
         """How many pods of a role had succeeded when somebody deleted them: the whole job must not run again for them.
 
         The last status remembers them by its counts: pods that it counts as succeeded beyond those that existed are
         such as these. If others are missing beside them, nobody can tell which is which, and all count as missing.
         """
-        return {role: self._spent(role) for role in self.seats}
+        return {role: self._count_succeeded_and_deleted(role) for role in self.pods_by_role}
 
-    def _spent(self, role: Role) -> int:
+    def _count_succeeded_and_deleted(self, role: Role) -> int:
         vacant, before = len(self.vacant[role]), self.job.status.roles.get(role)
         if before is None or not self.released or not self.job.status.selector:
             return 0  # a status without a selector is the Go operator's, which counts otherwise
         known = sum((before.pending, before.starting, before.running, before.failed, before.succeeded, before.unknown))
         known -= before.replicas
-        gone_since = max(0, before.succeeded - known - self.sorts[role]["succeeded"])
+        gone_since = max(0, before.succeeded - known - self.state_counts[role]["succeeded"])
         return vacant if vacant <= known + gone_since else 0
 
     @cached_property
     def missing(self) -> list[tuple[Role, int]]:
         """Places whose pod is to be made."""
-        return [(role, index) for role, vacant in self.vacant.items() if not self.spent[role] for index in vacant]
+        return [
+            (role, index)
+            for role, vacant in self.vacant.items()
+            if not self.succeeded_and_deleted[role]
+            for index in vacant
+        ]
 
     @cached_property
     def lost(self) -> list[tuple[Role, int]]:
         """Places that are missing and whose pod cannot be made again by itself."""
-        return [place for place in self.missing if not stands_alone(self.spec, *place)]
+        return [place for place in self.missing if not individually_replaceable(self.spec, *place)]
 
     @property
-    def deciders(self) -> list[Role]:
+    def success_roles(self) -> list[Role]:
         """Whose success is the job's: the workers', or everybody's where there are no workers."""
-        return [Role.WORKER] if self.spec.worker else list(self.seats)
+        return [Role.WORKER] if self.spec.worker else list(self.pods_by_role)
 
     @property
     def succeeded(self) -> bool:
         if self.spec.success_policy:
             return self._policy_is_met()
-        return all(self.sorts[role]["succeeded"] + self.spent[role] == len(self.seats[role]) for role in self.deciders)
+        return all(
+            self.state_counts[role]["succeeded"] + self.succeeded_and_deleted[role] == len(self.pods_by_role[role])
+            for role in self.success_roles
+        )
 
     def _policy_is_met(self) -> bool:
-        seats, matter = self.seats[Role.WORKER], that_matter(self.spec)
+        pods_by_role, matter = self.pods_by_role[Role.WORKER], success_indexes(self.spec)
         done = sum(
-            pod is not None and self.sort_of(Role.WORKER, pod) == "succeeded"
-            for pod in seats[matter.start : matter.stop]
+            pod is not None and self.pod_state(Role.WORKER, pod) == "succeeded"
+            for pod in pods_by_role[matter.start : matter.stop]
         )
-        if len(matter) == len(seats):
-            done += self.spent[Role.WORKER]  # nobody can tell which those were: they count where all matter
+        if len(matter) == len(pods_by_role):
+            done += self.succeeded_and_deleted[
+                Role.WORKER
+            ]  # nobody can tell which those were: they count where all matter
         return done >= (rule_of(self.spec).succeeded_count or len(matter))
 
     @cached_property
@@ -172,16 +185,16 @@ class World:
     @cached_property
     def refusals(self) -> list[Refusal]:
         """Those about something that is still wanted and not there."""
-        lacking = {
+        creation_blocker = {
             POD_GROUPS.plural: set() if self.children.group else {self.job.key.name},
             CONFIG_MAPS.plural: set() if self.barrier else {self.job.key.name},
             PODS.plural: {pod_name(self.job.key, *place) for place in self.missing},
             SERVICES.plural: {pod_name(self.job.key, *place) for place in self.without_service},
         }
-        return [each for each in self.children.refusals if each.key.name in lacking.get(each.kind, ())]
+        return [each for each in self.children.refusals if each.key.name in creation_blocker.get(each.kind, ())]
 
 
-def stands_alone(spec: PaddleJobSpec, role: Role, index: int) -> bool:
+def individually_replaceable(spec: PaddleJobSpec, role: Role, index: int) -> bool:
     """Whether a pod can be made again without the others: nobody has its address, and it finds its way back by itself.
 
     That is so for elastic workers, which meet through etcd, and for workers of parameter servers without gloo, except

@@ -6,21 +6,21 @@ from datetime import datetime, timedelta
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, Intranet, PaddleJobStatus, Phase
-from paddle_operator.kube.writes import News, Plan
+from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Children, Job, JobPlan
 from paddle_operator.plan.deadlines import earliest, late_to_start, next_deadline, overdue
 from paddle_operator.plan.diff import (
     FEW,
-    awakened,
     barrier,
     barrier_is_refused,
-    claims,
-    forced,
-    given_up,
+    force_deletes,
     group_is_refused,
+    kubelet_nudges,
     missing_pods,
     missing_services,
     next_given_up,
+    required_names,
+    stuck_terminating,
     superfluous,
     waves,
     without_finalizer,
@@ -28,22 +28,29 @@ from paddle_operator.plan.diff import (
 from paddle_operator.plan.endpoints import Endpoints, endpoints_of
 from paddle_operator.plan.exit_codes import is_victim, waits_for_cause
 from paddle_operator.plan.failure_policy import paused_until
-from paddle_operator.plan.finish import complete, fail, rest
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.finish import complete, fail, plan_finished
+from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_group import POD_GROUPS
-from paddle_operator.plan.rendezvous_env import Contract, contract
-from paddle_operator.plan.restart import fatal, have_to_wait, restart, stale, try_again, worn_out
+from paddle_operator.plan.rendezvous_env import RendezvousEnv, contract
+from paddle_operator.plan.restart import (
+    at_replacement_limit,
+    backoff_limit_exceeded,
+    fatal,
+    restart,
+    restart_reason,
+    try_again,
+)
 from paddle_operator.plan.scheduling_policy import group_writes, is_gang, may_run, next_look, wait_of
 from paddle_operator.plan.status import (
     ACCEPTED,
     ON_ITS_WAY,
     RUNNING,
     STEPS,
-    Obstacle,
-    condition,
+    NotRunningReason,
+    find_condition,
+    make_condition,
+    not_running_reason,
     observed,
-    obstacle,
-    said,
     with_conditions,
 )
 from paddle_operator.plan.suspend import is_suspended, resume, suspend
@@ -53,7 +60,7 @@ CROWD_EVERY = timedelta(seconds=10)  # who tells its counters no more often than
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PlanContext:
     """What a plan needs to know beyond its own job."""
 
     etcd: str = ""
@@ -64,19 +71,19 @@ class Surroundings:
     counters_every: timedelta = timedelta(seconds=1)  # longer where many jobs change at once
 
 
-def plan(job: Job, children: Children, now: datetime, around: Surroundings | None = None) -> JobPlan:
+def plan(job: Job, children: Children, now: datetime, around: PlanContext | None = None) -> JobPlan:
     """The first sentence that holds decides."""
-    around = around or Surroundings()
+    around = around or PlanContext()
     if not job.is_ours:
         return Plan(job.status)
     if job.metadata.deletion_timestamp:
-        return leave(job)
+        return plan_deleted(job)
     if job.spec is None:
-        return refuse(job, now)
+        return plan_invalid(job, now)
     spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
-        return rest(job, spec, children, now)
-    world = World(job, spec, children)
+        return plan_finished(job, spec, children, now)
+    world = ObservedJob(job, spec, children)
     if spec.suspend and world.succeeded and not is_suspended(job):
         return complete(world, now)  # nobody has written that down yet, but what is done need not be done again
     if spec.suspend:
@@ -85,48 +92,48 @@ def plan(job: Job, children: Children, now: datetime, around: Surroundings | Non
         return resume(job, now)
     if job.status.host_port is None and around.free_port is not None:
         return take_ports(job, around.free_port)
-    return woken(advance(world, around, now), next_deadline(world, now))
+    return with_requeue(advance(world, around, now), next_deadline(world, now))
 
 
-def advance(world: World, around: Surroundings, now: datetime) -> JobPlan:
+def advance(world: ObservedJob, around: PlanContext, now: datetime) -> JobPlan:
     """Of a job that is to run. The first sentence that holds decides."""
     job = world.job
     if world.succeeded:  # whatever has become of the servers meanwhile
         return complete(world, now)
     culprits_known = any(not is_victim(pod) for pod in world.failed)
-    if verdict := (culprits_known and fatal(world)) or worn_out(world) or overdue(world, now):
+    if verdict := (culprits_known and fatal(world)) or backoff_limit_exceeded(world) or overdue(world, now):
         return fail(world, verdict, now)
     known = endpoints_of(world)
-    if reason := stale(world, known):  # the pod that vanished is what the others died of
+    if reason := restart_reason(world, known):  # the pod that vanished is what the others died of
         return restart(world, reason, now)
     if verdict := late_to_start(world, now):
         return fail(world, verdict, now)
-    if not world.failed or have_to_wait(world):
-        return coalesced(run(world, known, around, now), job, now, around)
+    if not world.failed or at_replacement_limit(world):
+        return throttle_status(run(world, known, around, now), job, now, around)
     if not culprits_known:
         if until := waits_for_cause(world.failed, now):
-            return Plan(job.status, wake_at=until)
+            return Plan(job.status, requeue_at=until)
         if verdict := fatal(world):
             return fail(world, verdict, now)
     return try_again(world, now)
 
 
-def leave(job: Job) -> JobPlan:
+def plan_deleted(job: Job) -> JobPlan:
     """Owner references take the children along; only the Go operator's finalizer must go, or the job stays for ever."""
     status = msgspec.structs.replace(job.status, phase=Phase.TERMINATING)
     return Plan(status if job.metadata.finalizers else job.status, waves(without_finalizer(job)))
 
 
-def refuse(job: Job, now: datetime) -> JobPlan:
+def plan_invalid(job: Job, now: datetime) -> JobPlan:
     """Stored before there were rules: say what is wrong, touch no child; without the finalizer it can be deleted."""
-    accepted = condition(job, ACCEPTED, False, "SpecInvalid", "; ".join(job.problems), now)
+    accepted = make_condition(job, ACCEPTED, False, "SpecInvalid", "; ".join(job.problems), now)
     status = msgspec.structs.replace(
         job.status,
         phase=job.status.phase or Phase.PENDING,
         observed_generation=job.metadata.generation,
         conditions=with_conditions(job.status.conditions, accepted),
     )
-    return Plan(status, waves(without_finalizer(job)), told_if_new(job, accepted, warning=True))
+    return Plan(status, waves(without_finalizer(job)), event_on_transition(job, accepted, warning=True))
 
 
 def take_ports(job: Job, first: int) -> JobPlan:
@@ -134,60 +141,66 @@ def take_ports(job: Job, first: int) -> JobPlan:
     return Plan(msgspec.structs.replace(job.status, host_port=first))
 
 
-def run(world: World, known: Endpoints | None, around: Surroundings, now: datetime) -> JobPlan:
+def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: datetime) -> JobPlan:
     """Nearer to what is wanted: away with what is in the way, make what is missing, open the barrier."""
     job, pause, gang = world.job, paused_until(world.job.status, now), is_gang(world.spec, around.scheduling)
-    lack = lacking(world, around, now)
+    lack = creation_blocker(world, around, now)
     found = list(risks(world, around.scheduling, now))
     status = observed(world, lack, now)
     status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
     running = next(each for each in status.conditions if each.type == RUNNING)
-    news = [*told_if_new(job, running, warning=running.reason not in ON_ITS_WAY)]
-    news += [each for risk in found if risk.status == "True" for each in told_if_new(job, risk, warning=True)]
-    dead = given_up(world, now)
-    news += [News("NodeLost", f"{each.name} does not leave {each.node}: it is given up", warning=True) for each in dead]
-    first = [*without_finalizer(job), *superfluous(world), *forced(dead)]
+    news = [*event_on_transition(job, running, warning=running.reason not in ON_ITS_WAY)]
+    news += [each for risk in found if risk.status == "True" for each in event_on_transition(job, risk, warning=True)]
+    dead = stuck_terminating(world, now)
+    news += [
+        EventIntent("NodeLost", f"{each.name} does not leave {each.node}: it is given up", warning=True)
+        for each in dead
+    ]
+    first = [*without_finalizer(job), *superfluous(world), *force_deletes(dead)]
     if gang and not around.groups_absent and not group_is_refused(world, now):
         first += group_writes(job, world.spec, world.children.group, world.pods(), now)
     retry_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
     look_at = next_look(job, world.spec, world.children.group, now) if gang else None
-    wake_at = earliest(retry_at, pause, next_given_up(world, now), look_at if look_at and look_at > now else None)
+    requeue_at = earliest(retry_at, pause, next_given_up(world, now), look_at if look_at and look_at > now else None)
     if world.barrier and not world.released:  # containers must not start with the addresses of before
-        return Plan(status, waves(first), tuple(news), wake_at)
+        return Plan(status, waves(first), tuple(news), requeue_at)
     held = lack or barrier_is_refused(world, now)
     pods = [] if held else list(missing_pods(world, around.etcd, now, gang=gang))
     steps = [first, [] if lack else missing_services(world, now), *pods]
     if known and world.barrier is None:
         shared = contract(world, known)
         opened = barrier(world, shared, now)
-        steps += [opened, awakened(world, known.digest) if opened else []]
+        steps += [opened, kubelet_nudges(world, known.digest) if opened else []]
         news += left_out(shared) if opened else []
     elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
-        steps.append(awakened(world, known.digest))
+        steps.append(kubelet_nudges(world, known.digest))
     few_pods = any(pods) and sum(map(len, steps)) <= FEW
     return Plan(
         status,
         waves(*steps),
         tuple(news),
-        wake_at,
-        children_first=few_pods and not job.status.phase,
-        claims=claims(world, pods),
+        requeue_at,
+        defer_status=few_pods and not job.status.phase,
+        required_names=required_names(world, pods),
     )
 
 
-def lacking(world: World, around: Surroundings, now: datetime) -> Obstacle | None:
+def creation_blocker(world: ObservedJob, around: PlanContext, now: datetime) -> NotRunningReason | None:
     """What keeps us from making the pods that are missing; those that run, run on."""
     if not world.missing:
         return None
-    if paused_until(world.job.status, now) and (before := said(world.job, RUNNING)):
+    if paused_until(world.job.status, now) and (before := find_condition(world.job, RUNNING)):
         return before.reason, before.message  # which tells of the failure, and when the pause is over
     if is_gang(world.spec, around.scheduling) and not any(world.pods()):
         if around.groups_absent:
             fix = "install Volcano, or start the operator without --scheduling"
-            return "PodGroupCRDNotFound", f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}"
+            return (
+                "PodGroupCRDNotFound",
+                f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}",
+            )
         if not may_run(world.children.group):
             refused = any(each.kind == POD_GROUPS.plural for each in world.refusals)
-            return obstacle(world) if refused else wait_of(world.job, world.children.group, now)
+            return not_running_reason(world) if refused else wait_of(world.job, world.children.group, now)
     if world.spec.is_elastic and not around.etcd:
         fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
         return "EtcdNotConfigured", f"spec.elastic needs an etcd: {fix}"
@@ -196,29 +209,29 @@ def lacking(world: World, around: Surroundings, now: datetime) -> Obstacle | Non
     return None
 
 
-def left_out(shared: Contract) -> list[News]:
+def left_out(shared: RendezvousEnv) -> list[EventIntent]:
     if not shared.left_out:
         return []
     names = " and ".join(shared.left_out)
     note = f"left out {names}, longer than Linux allows: python -m paddle.distributed.launch needs only its master"
-    return [News("EndpointsLeftOut", note, warning=True)]
+    return [EventIntent("EndpointsLeftOut", note, warning=True)]
 
 
-def told_if_new(job: Job, told_now: Condition, *, warning: bool) -> tuple[News, ...]:
+def event_on_transition(job: Job, told_now: Condition, *, warning: bool) -> tuple[EventIntent, ...]:
     """News only where the status or the reason of a condition is another than before."""
-    before = said(job, told_now.type)
+    before = find_condition(job, told_now.type)
     if before and (before.status, before.reason) == (told_now.status, told_now.reason):
         return ()
-    return (News(told_now.reason, told_now.message, warning=warning),)
+    return (EventIntent(told_now.reason, told_now.message, warning=warning),)
 
 
-def woken(desired: JobPlan, at: datetime | None) -> JobPlan:
+def with_requeue(desired: JobPlan, at: datetime | None) -> JobPlan:
     """At that time at the latest; a job that this very plan finishes has no deadlines any more."""
     finished = desired.status.phase in (Phase.COMPLETED, Phase.FAILED)
-    return desired if finished else replace(desired, wake_at=earliest(desired.wake_at, at))
+    return desired if finished else replace(desired, requeue_at=earliest(desired.requeue_at, at))
 
 
-def coalesced(desired: JobPlan, job: Job, now: datetime, around: Surroundings) -> JobPlan:
+def throttle_status(desired: JobPlan, job: Job, now: datetime, around: PlanContext) -> JobPlan:
     """A change of phase goes out at once, and so does an obstacle; counters and steps on the way now and then.
 
     A step that takes less than that time is no news, nor is one that a new phase tells of; nor are steps where so many
@@ -231,14 +244,14 @@ def coalesced(desired: JobPlan, job: Job, now: datetime, around: Surroundings) -
     in_time = now - written_at >= around.counters_every
     if in_time and old.phase == new.phase and around.counters_every < CROWD_EVERY:
         return desired
-    if in_time or gist(old) != gist(new):
+    if in_time or significant_fields(old) != significant_fields(new):
         return replace(desired, news=tuple(each for each in desired.news if each.reason not in STEPS))
-    wake_at = min(filter(None, (desired.wake_at, written_at + around.counters_every)))
+    requeue_at = min(filter(None, (desired.requeue_at, written_at + around.counters_every)))
     news = tuple(each for each in desired.news if each.reason not in ON_ITS_WAY)  # told with the status, if still so
-    return replace(desired, status=old, wake_at=wake_at, news=news, counters_wait=True)
+    return replace(desired, status=old, requeue_at=requeue_at, news=news, status_throttled=True)
 
 
-def gist(status: PaddleJobStatus) -> tuple[object, ...]:
+def significant_fields(status: PaddleJobStatus) -> tuple[object, ...]:
     """What people wait for, without counts, messages and what needs nobody's help."""
     reasons = ((each.type, each.status, "" if each.reason in ON_ITS_WAY else each.reason) for each in status.conditions)
     return status.phase, status.attempt, tuple(reasons)

@@ -18,7 +18,7 @@ from paddle_operator.plan.metadata import (
     pod_name,
 )
 from paddle_operator.plan.pod_template import accelerated, main_container, restart_policy
-from paddle_operator.plan.rendezvous_env import Contract, own_variables
+from paddle_operator.plan.rendezvous_env import RendezvousEnv, own_variables
 from paddle_operator.plan.scheduling_policy import VOLCANO, annotations_of
 
 HOSTS_KEY = "hosts"
@@ -114,7 +114,7 @@ def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str
     return [*ports, {**port, "protocol": "TCP"}]
 
 
-def config_map(job: Job, contract: Contract) -> Manifest:
+def config_map(job: Job, contract: RendezvousEnv) -> Manifest:
     """The barrier: no container of the job starts before it exists."""
     assert job.spec
     manifest: dict[str, Any] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.endpoints import PORTS_PER_JOB, Endpoints, ports_of, service_address
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_template import host_aliases
 
 LONGEST_VARIABLE = 131_072  # Linux takes no single `NAME=value` longer than this
@@ -41,7 +41,7 @@ RENDEZVOUS = frozenset(
 
 
 @dataclass(frozen=True)
-class Contract:
+class RendezvousEnv:
     """What the barrier holds; `left_out` names lists that were too long for the environment."""
 
     variables: Mapping[str, str]
@@ -50,11 +50,11 @@ class Contract:
     left_out: tuple[str, ...] = ()
 
 
-def contract(world: World, known: Endpoints) -> Contract:
+def contract(world: ObservedJob, known: Endpoints) -> RendezvousEnv:
     """What all pods share."""
     variables, left_out = _bounded(_shared(world.spec, known))
     hosts = _hosts(world) if world.spec.intranet is Intranet.HOST else ""
-    return Contract(variables, known.digest, hosts, left_out)
+    return RendezvousEnv(variables, known.digest, hosts, left_out)
 
 
 def _shared(spec: PaddleJobSpec, known: Endpoints) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _bounded(variables: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]
     return {name: value for name, value in variables.items() if name not in too_long}, too_long
 
 
-def _hosts(world: World) -> str:
+def _hosts(world: ObservedJob) -> str:
     """Gloo takes the address that its node's name resolves to, which on many nodes is 127.0.1.1 or none."""
     nodes = sorted({(pod.node_address, pod.node) for pod in world.pods() if pod.node})
     aliases = [line for wanted in world.spec.roles.values() for line in host_aliases(wanted)]

@@ -8,35 +8,35 @@ from datetime import datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import FailureAction, Phase, RoleStatus
-from paddle_operator.kube.writes import News, Plan
+from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import JobPlan, PodView
 from paddle_operator.plan.endpoints import Endpoints
 from paddle_operator.plan.exit_codes import Verdict, cause_of, told
 from paddle_operator.plan.failure_policy import (
     action_for,
-    blamed,
     by_kubelet,
-    charge_of,
+    counted_failures,
     exhausted,
     is_disruption,
     next_attempt,
     paused_until,
     restarted_by_kubelet,
+    root_failures,
     rule_for,
     used,
 )
 from paddle_operator.plan.finish import fail
 from paddle_operator.plan.metadata import pod_name
-from paddle_operator.plan.observed import World, stands_alone
+from paddle_operator.plan.observed import ObservedJob, individually_replaceable
 from paddle_operator.plan.pod_builder import replicas_text
-from paddle_operator.plan.status import RUNNING, base, condition, with_conditions, with_counts
+from paddle_operator.plan.status import RUNNING, base, make_condition, with_conditions, with_counts
 
 Reason = tuple[str, str]
 """Why pods are replaced: one of failure, disruption, lost and replicas, for figures; and a sentence."""
 REPLACED_AT_ONCE = 64  # a status stays small; the others are seen to when these are gone
 
 
-def stale(world: World, known: Endpoints | None) -> Reason | None:
+def restart_reason(world: ObservedJob, known: Endpoints | None) -> Reason | None:
     """Why the pods that run can no longer find each other; containers read their addresses once, at the start."""
     if world.spec.is_elastic or not world.released:
         return None
@@ -54,9 +54,9 @@ def stale(world: World, known: Endpoints | None) -> Reason | None:
     return None
 
 
-def fatal(world: World) -> Verdict | None:
+def fatal(world: ObservedJob) -> Verdict | None:
     """Why a failure is not worth another try, whatever is left of the limit."""
-    ends = [pod for pod in blamed(world) if action_for(world.spec, pod) is FailureAction.FAIL_JOB]
+    ends = [pod for pod in root_failures(world) if action_for(world.spec, pod) is FailureAction.FAIL_JOB]
     if not ends or is_disruption(world):
         return None
     cause = cause_of(ends)
@@ -65,7 +65,7 @@ def fatal(world: World) -> Verdict | None:
     return Verdict("PodFailed", told(cause), cause)
 
 
-def worn_out(world: World) -> Verdict | None:
+def backoff_limit_exceeded(world: ObservedJob) -> Verdict | None:
     """Kubelet has tried as often as the job may."""
     if not exhausted(world, 0):
         return None
@@ -73,31 +73,31 @@ def worn_out(world: World) -> Verdict | None:
     return Verdict("BackoffLimitExceeded", f"containers were started again {times} times; {_limit(world)}")
 
 
-def _limit(world: World) -> str:
+def _limit(world: ObservedJob) -> str:
     return f"spec.backoffLimit is {world.spec.backoff_limit}"
 
 
-def have_to_wait(world: World) -> bool:
+def at_replacement_limit(world: ObservedJob) -> bool:
     """Whether those that failed alone come after those that are being replaced already: the status has no more room."""
-    return apart(world, blamed(world)) and not room_for(world)
+    return apart(world, root_failures(world)) and not replacement_slots(world)
 
 
-def apart(world: World, pods: list[PodView]) -> bool:
-    return all(stands_alone(world.spec, *world.places[pod.name]) for pod in pods)
+def apart(world: ObservedJob, pods: list[PodView]) -> bool:
+    return all(individually_replaceable(world.spec, *world.places[pod.name]) for pod in pods)
 
 
-def room_for(world: World) -> int:
+def replacement_slots(world: ObservedJob) -> int:
     leaving = sum(pod.uid in world.job.status.replacing for pod in world.leftovers)
     return max(0, REPLACED_AT_ONCE - leaving)
 
 
-def try_again(world: World, now: datetime) -> JobPlan:
+def try_again(world: ObservedJob, now: datetime) -> JobPlan:
     """Everybody, since Paddle's ranks meet once; only where a pod can come back by itself, that pod alone."""
-    culprits = blamed(world)
+    culprits = root_failures(world)
     cause = cause_of([pod for pod in culprits if pod.disrupted] or culprits)
     alone = apart(world, culprits)
-    culprits = culprits[: room_for(world)] if alone else culprits
-    charge = charge_of(world, culprits)
+    culprits = culprits[: replacement_slots(world)] if alone else culprits
+    charge = counted_failures(world, culprits)
     if not alone:
         charge = 0 if is_disruption(world) else min(charge, 1)
     reason = ("disruption" if cause.disrupted else "failure", told(cause))
@@ -108,14 +108,14 @@ def try_again(world: World, now: datetime) -> JobPlan:
     return restart(world, reason, now, charge)
 
 
-def replace_alone(world: World, pods: list[PodView], reason: Reason, charge: int, now: datetime) -> JobPlan:
+def replace_alone(world: ObservedJob, pods: list[PodView], reason: Reason, charge: int, now: datetime) -> JobPlan:
     """Their UIDs are written down with what they cost: the next pass deletes them, and no crash counts them again."""
     status = base(world, now)
     restarts = status.restarts + charge + by_kubelet(world, pods)
     again_at = next_attempt(charge, restarts, now) or paused_until(status, now)  # another one's pause is not cut short
     who = "it alone is" if len(pods) == 1 else f"{len(pods)} pods alone are"
     message = f"{reason[1]}: {who} made again{when_told(again_at)}"
-    held = condition(world.job, RUNNING, False, "Replacing", message, now)
+    held = make_condition(world.job, RUNNING, False, "Replacing", message, now)
     status = msgspec.structs.replace(
         status,
         restarts=restarts,
@@ -123,20 +123,20 @@ def replace_alone(world: World, pods: list[PodView], reason: Reason, charge: int
         replacing=(*status.replacing, *(pod.uid for pod in pods)),
         conditions=with_conditions(status.conditions, held),
     )
-    return Plan(status, news=(News("Replacing", message, warning=True),), restart_cause=reason[0])
+    return Plan(status, news=(EventIntent("Replacing", message, warning=True),), restart_cause=reason[0])
 
 
 def when_told(again_at: datetime | None) -> str:
     return f" at {again_at:%H:%M:%S} UTC" if again_at else ""
 
 
-def restart(world: World, reason: Reason, now: datetime, charge: int = 0) -> JobPlan:
+def restart(world: ObservedJob, reason: Reason, now: datetime, charge: int = 0) -> JobPlan:
     """A new attempt: all pods are replaced, so that all ranks agree. The next pass does it; this one writes it down."""
-    nobody = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
+    nobody = with_counts(world, {role: RoleStatus() for role in world.pods_by_role}, base(world, now))
     restarts = used(world) + charge
     again_at = next_attempt(charge, restarts, now)
     message = f"{reason[1]}: all pods are replaced{when_told(again_at)}, so that all ranks agree"
-    held = condition(world.job, RUNNING, False, "Restarting", message, now)
+    held = make_condition(world.job, RUNNING, False, "Restarting", message, now)
     status = msgspec.structs.replace(
         nobody,
         phase=Phase.RESTARTING,
@@ -147,4 +147,4 @@ def restart(world: World, reason: Reason, now: datetime, charge: int = 0) -> Job
         replacing=(),
         conditions=with_conditions(nobody.conditions, held),
     )
-    return Plan(status, news=(News("Restarting", message, warning=True),), restart_cause=reason[0])
+    return Plan(status, news=(EventIntent("Restarting", message, warning=True),), restart_cause=reason[0])

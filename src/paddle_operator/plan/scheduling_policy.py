@@ -18,7 +18,7 @@ from paddle_operator.kube.writes import Create, Delete, Patch, Write
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.endpoints import owner_of
 from paddle_operator.plan.pod_group import API, POD_GROUPS, GroupView
-from paddle_operator.plan.status import ACCEPTED, Obstacle, said
+from paddle_operator.plan.status import ACCEPTED, NotRunningReason, find_condition
 
 VOLCANO = "volcano"  # the value of --scheduling, and the name of the scheduler on pods
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -51,7 +51,7 @@ def may_run(group: GroupView | None) -> bool:
     return group is not None and not group.terminating and group.phase not in NOT_YET
 
 
-def wait_of(job: Job, group: GroupView | None, now: datetime) -> Obstacle:
+def wait_of(job: Job, group: GroupView | None, now: datetime) -> NotRunningReason:
     """Why no pod is made yet; a moment after the group was made, that is nothing to worry about."""
     if group is None:
         return "CreatingPodGroup", f"PodGroup {job.key.name} is not made yet"
@@ -62,7 +62,10 @@ def wait_of(job: Job, group: GroupView | None, now: datetime) -> Obstacle:
     if group.phase:
         return "WaitingForPodGroup", f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}"
     # Of a group whose queue does not exist it says nothing at all.
-    return "WaitingForPodGroup", f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?"
+    return (
+        "WaitingForPodGroup",
+        f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?",
+    )
 
 
 def seen_at(group: GroupView) -> datetime | None:
@@ -72,7 +75,7 @@ def seen_at(group: GroupView) -> datetime | None:
 
 def due_at(job: Job, spec: PaddleJobSpec, now: datetime) -> datetime | None:
     """Who names Volcano in a template may bring a PodGroup of his own, in the next document: he is given that time."""
-    accepted = said(job, ACCEPTED)  # by our own clock, with which it is compared
+    accepted = find_condition(job, ACCEPTED)  # by our own clock, with which it is compared
     since = accepted.last_transition_time if accepted else now
     return since + OWN_GROUP_WITHIN if schedulers_of(spec) else None
 

@@ -9,7 +9,7 @@ from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Ref
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.endpoints import has_no_ipv4
 from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 
 MOST_REFERENCES = 16  # of a role: a status stays under 16 KB however many pods there are
 LONGEST_MESSAGE = 1024  # bytes
@@ -23,42 +23,42 @@ STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
 ON_ITS_WAY = frozenset({"PodsTerminating", "CreatingPodGroup", "CreatingPods", *STEPS, "AllPodsRunning"})
 """Reasons that need nobody's help; every other one is a warning."""
 
-Obstacle = tuple[str, str]
+NotRunningReason = tuple[str, str]
 """Why not all pods run, as a word and a sentence."""
 
 
-def counted(world: World, role: Role) -> RoleStatus:
-    sorts, seats = world.sorts[role], world.seats[role]
-    first = [pod for pod in seats[:MOST_REFERENCES] if pod]
+def counted(world: ObservedJob, role: Role) -> RoleStatus:
+    state_counts, pods_by_role = world.state_counts[role], world.pods_by_role[role]
+    first = [pod for pod in pods_by_role[:MOST_REFERENCES] if pod]
     return RoleStatus(
-        replicas=sorts.total(),
-        pending=sorts["pending"],
-        starting=sorts["starting"],
-        running=sorts["running"],
-        failed=sorts["failed"],
-        succeeded=sorts["succeeded"] + world.spent[role],
-        unknown=sorts["unknown"],
+        replicas=state_counts.total(),
+        pending=state_counts["pending"],
+        starting=state_counts["starting"],
+        running=state_counts["running"],
+        failed=state_counts["failed"],
+        succeeded=state_counts["succeeded"] + world.succeeded_and_deleted[role],
+        unknown=state_counts["unknown"],
         refs=tuple(Reference(pod.name, pod.namespace, pod.uid) for pod in first),
     )
 
 
-def phase_of(world: World) -> Phase:
+def phase_of(world: ObservedJob) -> Phase:
     """Of a job that is neither finished nor deleted."""
     if world.job.status.attempt > 0 and not world.released and not world.spec.is_elastic and not _is_resumed(world.job):
         return Phase.RESTARTING
-    sorts = {sort for of_role in world.sorts.values() for sort in of_role}
-    if not world.missing and sorts <= {"running", "succeeded"}:
+    state_counts = {sort for of_role in world.state_counts.values() for sort in of_role}
+    if not world.missing and state_counts <= {"running", "succeeded"}:
         return Phase.RUNNING
-    return Phase.STARTING if sorts & {"running", "starting", "succeeded"} else Phase.PENDING
+    return Phase.STARTING if state_counts & {"running", "starting", "succeeded"} else Phase.PENDING
 
 
 def _is_resumed(job: Job) -> bool:
     """And neither ran nor restarted since: it starts afresh, and not again."""
     afresh = job.status.start_time is None and job.status.phase != Phase.RESTARTING
-    return said(job, SUSPENDED) is not None and afresh
+    return find_condition(job, SUSPENDED) is not None and afresh
 
 
-def obstacle(world: World) -> Obstacle:
+def not_running_reason(world: ObservedJob) -> NotRunningReason:
     """The first that holds is what a person can do something about."""
     for refusal in world.refusals:
         return refusal.reason, f"the API server refused {refusal.kind} {refusal.key.name}: {refusal.message}"
@@ -68,7 +68,7 @@ def obstacle(world: World) -> Obstacle:
     return found or _progress(world, pods)
 
 
-def _container_trouble(job: Job, pod: PodView) -> Obstacle | None:
+def _container_trouble(job: Job, pod: PodView) -> NotRunningReason | None:
     if not pod.waiting:
         return None
     if pod.waiting in _NEVER_PULLS:
@@ -87,7 +87,7 @@ def _is_about_the_barrier(job: Job, message: str) -> bool:
     return f'configmap "{job.key.name}"' in message or "failed to sync configmap cache" in message
 
 
-def _place_trouble(world: World, pod: PodView) -> Obstacle | None:
+def _place_trouble(world: ObservedJob, pod: PodView) -> NotRunningReason | None:
     if pod.unschedulable:
         return "Unschedulable", f"{pod.name}: {pod.unschedulable}"
     if has_no_ipv4(world, pod):
@@ -98,7 +98,7 @@ def _place_trouble(world: World, pod: PodView) -> Obstacle | None:
     return None
 
 
-def _progress(world: World, pods: list[PodView]) -> Obstacle:
+def _progress(world: ObservedJob, pods: list[PodView]) -> NotRunningReason:
     total = world.spec.total
     if world.leftovers:
         return "PodsTerminating", f"{len(world.leftovers)} pods of before are on their way out"  # their names are taken
@@ -106,29 +106,29 @@ def _progress(world: World, pods: list[PodView]) -> Obstacle:
         return "CreatingPods", f"{len(world.missing)} of {total} pods are not made yet"
     if without := sum(not pod.address for pod in pods):
         return "WaitingForAddresses", f"{without} of {total} pods have no address yet"
-    running = sum(sorts["running"] for sorts in world.sorts.values())
+    running = sum(state_counts["running"] for state_counts in world.state_counts.values())
     return "StartingContainers", f"{len(pods) - running} of {total} pods are starting"
 
 
-def observed(world: World, lacking: Obstacle | None, now: datetime) -> PaddleJobStatus:
+def observed(world: ObservedJob, creation_blocker: NotRunningReason | None, now: datetime) -> PaddleJobStatus:
     """The status of a job on its way, as the world is now; `lacking` is what keeps us from making pods."""
     phase = phase_of(world)
     if phase is Phase.RUNNING:
         reason, message = "AllPodsRunning", "all pods run"
     else:
-        reason, message = lacking or obstacle(world)
+        reason, message = creation_blocker or not_running_reason(world)
     status = base(world, now)
     started = status.start_time or (now if phase is Phase.RUNNING else None)
-    running = condition(world.job, RUNNING, phase is Phase.RUNNING, reason, message, now)
+    running = make_condition(world.job, RUNNING, phase is Phase.RUNNING, reason, message, now)
     return msgspec.structs.replace(
         status, phase=phase, start_time=started, conditions=with_conditions(status.conditions, running)
     )
 
 
-def base(world: World, now: datetime) -> PaddleJobStatus:
+def base(world: ObservedJob, now: datetime) -> PaddleJobStatus:
     """The old status with everything that is counted counted anew."""
-    status = with_counts(world, {role: counted(world, role) for role in world.seats}, world.job.status)
-    accepted = condition(world.job, ACCEPTED, True, "SpecValid", "the spec keeps the rules", now)
+    status = with_counts(world, {role: counted(world, role) for role in world.pods_by_role}, world.job.status)
+    accepted = make_condition(world.job, ACCEPTED, True, "SpecValid", "the spec keeps the rules", now)
     return msgspec.structs.replace(
         status,
         mode=world.spec.mode,
@@ -139,7 +139,7 @@ def base(world: World, now: datetime) -> PaddleJobStatus:
     )
 
 
-def with_counts(world: World, counts: dict[Role, RoleStatus], status: PaddleJobStatus) -> PaddleJobStatus:
+def with_counts(world: ObservedJob, counts: dict[Role, RoleStatus], status: PaddleJobStatus) -> PaddleJobStatus:
     ready = sum(each.running + each.succeeded for each in counts.values())
     return msgspec.structs.replace(
         status,
@@ -148,7 +148,7 @@ def with_counts(world: World, counts: dict[Role, RoleStatus], status: PaddleJobS
     )
 
 
-def said(job: Job, type_: str) -> Condition | None:
+def find_condition(job: Job, type_: str) -> Condition | None:
     """What the status says of this type."""
     return next((each for each in job.status.conditions if each.type == type_), None)
 
@@ -157,10 +157,10 @@ def is_true(told: Condition) -> bool:
     return told.status == "True"
 
 
-def condition(job: Job, type_: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
+def make_condition(job: Job, type_: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
     """A condition whose transition time is kept where it was true, or untrue, before."""
     status = "True" if holds else "False"
-    before = said(job, type_)
+    before = find_condition(job, type_)
     since = before.last_transition_time if before and before.status == status else now.replace(microsecond=0)
     return Condition(type_, status, reason, _cut(message), job.metadata.generation, since)
 

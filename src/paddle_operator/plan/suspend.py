@@ -5,28 +5,37 @@ from datetime import datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import Phase, RoleStatus
-from paddle_operator.kube.writes import News, Plan
+from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Job, JobPlan
 from paddle_operator.plan.clean_pod_policy import everything
 from paddle_operator.plan.deadlines import seconds_active
 from paddle_operator.plan.diff import waves
 from paddle_operator.plan.failure_policy import kept
-from paddle_operator.plan.observed import World
-from paddle_operator.plan.status import RUNNING, SUSPENDED, base, condition, is_true, said, with_conditions, with_counts
+from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.status import (
+    RUNNING,
+    SUSPENDED,
+    base,
+    find_condition,
+    is_true,
+    make_condition,
+    with_conditions,
+    with_counts,
+)
 
 
 def is_suspended(job: Job) -> bool:
-    told = said(job, SUSPENDED)
+    told = find_condition(job, SUSPENDED)
     return told is not None and is_true(told)
 
 
-def suspend(world: World, now: datetime) -> JobPlan:
+def suspend(world: ObservedJob, now: datetime) -> JobPlan:
     """Written down first, with a new attempt, so that no pod of before is ever taken for one of after; then it goes."""
     job, children = world.job, world.children
     message = f"spec.suspend is true: {'its pods are on their way out' if children.pods else 'no pod exists'}"
-    held = condition(job, SUSPENDED, True, "Suspended", message, now)
-    idle = condition(job, RUNNING, False, "Suspended", message, now)
-    status = with_counts(world, {role: RoleStatus() for role in world.seats}, base(world, now))
+    held = make_condition(job, SUSPENDED, True, "Suspended", message, now)
+    idle = make_condition(job, RUNNING, False, "Suspended", message, now)
+    status = with_counts(world, {role: RoleStatus() for role in world.pods_by_role}, base(world, now))
     status = msgspec.structs.replace(
         status,
         phase=Phase.SUSPENDED,
@@ -44,13 +53,13 @@ def suspend(world: World, now: datetime) -> JobPlan:
         active_seconds=seconds_active(job, now),
         active_since=None,
     )
-    return Plan(status, news=(News("Suspended", message),))
+    return Plan(status, news=(EventIntent("Suspended", message),))
 
 
 def resume(job: Job, now: datetime) -> JobPlan:
     message = "spec.suspend is no longer true: the job starts afresh"
-    held = condition(job, SUSPENDED, False, "Resumed", message, now)
-    idle = condition(job, RUNNING, False, "Resumed", message, now)  # or it would go on saying that it is suspended
+    held = make_condition(job, SUSPENDED, False, "Resumed", message, now)
+    idle = make_condition(job, RUNNING, False, "Resumed", message, now)  # or it would go on saying that it is suspended
     status = msgspec.structs.replace(
         job.status,
         phase=Phase.PENDING,
@@ -59,4 +68,4 @@ def resume(job: Job, now: datetime) -> JobPlan:
         active_since=now.replace(microsecond=0),
         conditions=with_conditions(job.status.conditions, held, idle),
     )
-    return Plan(status, news=(News("Resumed", message),))
+    return Plan(status, news=(EventIntent("Resumed", message),))

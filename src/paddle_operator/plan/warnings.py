@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from paddle_operator.api.paddlejob import Condition
-from paddle_operator.plan.observed import World
+from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_template import restart_policy, variables_of
 from paddle_operator.plan.rendezvous_env import RENDEZVOUS
 from paddle_operator.plan.scheduling_policy import foreign_scheduler
-from paddle_operator.plan.status import condition
+from paddle_operator.plan.status import make_condition
 
 RENDEZVOUS_AT_RISK, COMPLETION_AT_RISK, GANG_AT_RISK = "RendezvousAtRisk", "CompletionAtRisk", "GangAtRisk"
 
 
-def risks(world: World, scheduling: str, now: datetime) -> Iterator[Condition]:
+def risks(world: ObservedJob, scheduling: str, now: datetime) -> Iterator[Condition]:
     """A condition for each risk there is, and for each that there was and is no more."""
     found = {
         RENDEZVOUS_AT_RISK: ("UserVariables", _own_rendezvous(world)),
@@ -23,21 +23,21 @@ def risks(world: World, scheduling: str, now: datetime) -> Iterator[Condition]:
     told = {each.type for each in world.job.status.conditions}
     for type_, (reason, message) in found.items():
         if message:
-            yield condition(world.job, type_, True, reason, message, now)
+            yield make_condition(world.job, type_, True, reason, message, now)
         elif type_ in told:
-            yield condition(world.job, type_, False, "NoRisk", "the cause is gone from the spec", now)
+            yield make_condition(world.job, type_, False, "NoRisk", "the cause is gone from the spec", now)
 
 
-def _own_rendezvous(world: World) -> str:
+def _own_rendezvous(world: ObservedJob) -> str:
     """One variable that differs makes a rank wait for ever, or train alone and exit 0."""
     set_ = {role: sorted(variables_of(wanted) & RENDEZVOUS) for role, wanted in world.spec.roles.items()}
     texts = [f"spec.{role}.template sets {', '.join(names)}" for role, names in set_.items() if names]
     return f"{'; '.join(texts)}: ranks may not find each other; remove them, the operator sets them" if texts else ""
 
 
-def _endless(world: World) -> str:
+def _endless(world: ObservedJob) -> str:
     """Kubelet would start a worker that is done again and again, and no pod of it would ever have succeeded."""
-    endless = [role for role in world.deciders if restart_policy(world.spec, role) == "Always"]
+    endless = [role for role in world.success_roles if restart_policy(world.spec, role) == "Always"]
     if not endless:
         return ""
     fields = " and ".join(f"spec.{role}.template.spec.restartPolicy" for role in endless)

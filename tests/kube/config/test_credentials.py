@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.kube.config.credentials import Inline, KeyPair, Proof, Secret, Standing, WatchedFile
+from paddle_operator.kube.config.credentials import Credentials, Inline, KeyPair, Secret, StaticCredentials, WatchedFile
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
 
@@ -92,31 +92,31 @@ async def test_a_file_is_replaced_by_the_other_text_only_while_it_cannot_be_read
 
 
 async def test_a_proof_is_the_same_object_until_something_changes(token_file: Path, clock: FakeClock) -> None:
-    credential = Standing(watched(token_file, clock))
+    credential = StaticCredentials(watched(token_file, clock))
     first = await credential.proof()
     await clock.advance(100)
     assert await credential.proof() is first
     replaced(token_file, "two")
     await clock.advance(1)
-    assert await credential.proof() == Proof(Secret("two"))
+    assert await credential.proof() == Credentials(Secret("two"))
 
 
 async def test_a_fixed_token_is_not_tried_twice(clock: FakeClock) -> None:
-    credential = Standing(Inline("the token of user x", Secret("one")))
+    credential = StaticCredentials(Inline("the token of user x", Secret("one")))
     assert not await credential.renew(await credential.proof())
     assert not await credential.renew(None)
 
 
 async def test_an_anonymous_user_has_nothing_to_renew() -> None:
-    credential = Standing()
-    assert await credential.proof() == Proof()
+    credential = StaticCredentials()
+    assert await credential.proof() == Credentials()
     assert not await credential.renew(None)
 
 
 async def test_a_refused_token_is_tried_again_only_if_the_file_holds_another(
     token_file: Path, clock: FakeClock
 ) -> None:
-    credential = Standing(watched(token_file, clock))
+    credential = StaticCredentials(watched(token_file, clock))
     refused = await credential.proof()
     assert not await credential.renew(refused)
     replaced(token_file, "two")
@@ -126,7 +126,7 @@ async def test_a_refused_token_is_tried_again_only_if_the_file_holds_another(
 
 
 async def test_a_token_that_was_refused_and_is_gone_is_told_by_its_file(token_file: Path, clock: FakeClock) -> None:
-    credential = Standing(watched(token_file, clock))
+    credential = StaticCredentials(watched(token_file, clock))
     refused = await credential.proof()
     os.remove(token_file)
     assert await credential.renew(refused)
@@ -137,7 +137,7 @@ async def test_a_token_that_was_refused_and_is_gone_is_told_by_its_file(token_fi
 def test_nothing_that_holds_a_secret_shows_it() -> None:
     secret = Secret("s3cr3t")
     pair = KeyPair(Secret("certificate"), secret)
-    assert "s3cr3t" not in f"{secret} {secret!r} {secret!s:>20} {pair} {Proof(secret, pair)!r} {[secret]}"
+    assert "s3cr3t" not in f"{secret} {secret!r} {secret!s:>20} {pair} {Credentials(secret, pair)!r} {[secret]}"
     assert Secret("s3cr3t") == secret
     assert Secret("other") != secret
     assert secret != "s3cr3t"

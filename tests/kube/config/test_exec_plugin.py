@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from paddle_operator.kube.config.credentials import Proof, Secret
+from paddle_operator.kube.config.credentials import Credentials, Secret
 from paddle_operator.kube.config.exec_plugin import ExecPlugin
 from paddle_operator.kube.config.kubeconfig import read
 from paddle_operator.kube.errors import Misconfigured
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_token_is_kept_as_long_as_nobody_refuses_it(tmp_path: Path, build: Build, clock: FakeClock) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
-    assert await plugin.proof() == Proof(Secret("token 1"))
+    assert await plugin.proof() == Credentials(Secret("token 1"))
     await clock.advance(100_000)
     assert await plugin.proof() is await plugin.proof()
     assert runs_of(program) == 1
@@ -97,13 +97,13 @@ async def test_the_program_gets_its_arguments_variables_and_the_cluster(tmp_path
 async def test_the_cluster_is_told_only_to_a_program_that_asks(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=' '.join(asked['spec']))")
     plugin = build(program, cluster_info=lambda: {"server": "https://there:6443"})
-    assert await plugin.proof() == Proof(Secret("interactive"))
+    assert await plugin.proof() == Credentials(Secret("interactive"))
 
 
 async def test_a_bare_command_is_found_in_the_path(tmp_path: Path, build: Build) -> None:
     a_plugin(tmp_path / "login", "answer(token='found')")
     plugin = build("login", path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert await plugin.proof() == Proof(Secret("found"))
+    assert await plugin.proof() == Credentials(Secret("found"))
 
 
 async def test_a_certificate_comes_with_its_key(tmp_path: Path, build: Build) -> None:
@@ -125,12 +125,12 @@ async def test_the_program_runs_again_shortly_before_its_credential_expires(
     plugin = build(program)
     await plugin.proof()
     await clock.advance(3600 - 11)
-    assert await plugin.proof() == Proof(Secret("token 1"))
+    assert await plugin.proof() == Credentials(Secret("token 1"))
     await clock.advance(1)
-    assert await plugin.proof() == Proof(Secret("token 2"))
+    assert await plugin.proof() == Credentials(Secret("token 2"))
     clock.jump(3600)  # somebody corrects the wall clock, the one that an expiry is written in
     await clock.advance(1)
-    assert await plugin.proof() == Proof(Secret("token 3"))
+    assert await plugin.proof() == Credentials(Secret("token 3"))
     assert runs_of(program) == 3
 
 
@@ -164,7 +164,7 @@ async def test_many_requests_share_one_failure_and_a_later_one_tries_again(
     assert all(isinstance(result, Misconfigured) for result in results)
     assert runs_of(program) == 1
     await clock.advance(1)
-    assert await plugin.proof() == Proof(Secret("at last"))
+    assert await plugin.proof() == Credentials(Secret("at last"))
 
 
 async def test_a_refused_credential_is_forgotten_once_however_many_requests_it_failed(
@@ -174,14 +174,14 @@ async def test_a_refused_credential_is_forgotten_once_however_many_requests_it_f
     plugin = build(program)
     refused = await plugin.proof()
 
-    async def another_try() -> Proof:
+    async def another_try() -> Credentials:
         assert await plugin.renew(refused)
         return await plugin.proof()
 
-    assert await asyncio.gather(*(another_try() for _ in range(10))) == [Proof(Secret("token 2"))] * 10
+    assert await asyncio.gather(*(another_try() for _ in range(10))) == [Credentials(Secret("token 2"))] * 10
     assert runs_of(program) == 2
     assert await plugin.renew(None)
-    assert await plugin.proof() == Proof(Secret("token 3"))
+    assert await plugin.proof() == Credentials(Secret("token 3"))
 
 
 async def test_a_waiter_that_gives_up_takes_its_program_along_and_the_next_one_runs_it_anew(
@@ -193,7 +193,7 @@ async def test_a_waiter_that_gives_up_takes_its_program_along_and_the_next_one_r
     await until(lambda: runs_of(program) == 1)
     second = asyncio.create_task(plugin.proof())
     first.cancel()
-    assert await second == Proof(Secret("token 2"))
+    assert await second == Credentials(Secret("token 2"))
     assert first.cancelled()
 
 
@@ -331,7 +331,7 @@ async def test_a_program_is_told_whether_it_may_ask_a_person(
     tmp_path: Path, build: Build, mode: str, terminal: bool, expected: str
 ) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=str(asked['spec']['interactive']))")
-    assert await build(program, interactiveMode=mode, terminal=terminal).proof() == Proof(Secret(expected))
+    assert await build(program, interactiveMode=mode, terminal=terminal).proof() == Credentials(Secret(expected))
 
 
 async def test_a_program_that_must_ask_a_person_is_not_run_without_a_terminal(tmp_path: Path, build: Build) -> None:

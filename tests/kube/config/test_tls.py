@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from paddle_operator.kube.config.credentials import Inline, KeyPair, Secret, WatchedFile
-from paddle_operator.kube.config.tls import BlindTrust, Contexts, Trust
+from paddle_operator.kube.config.tls import Contexts, InsecureSkipVerify, Trust
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
 
@@ -79,7 +79,7 @@ async def test_a_server_of_another_authority_is_not_believed_unless_told_so(auth
         for trust in (Trust(anchor(authority)), Trust()):
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await answer(url, Contexts(trust).context(None))
-        assert await answer(url, Contexts(BlindTrust()).context(None)) == "nobody"
+        assert await answer(url, Contexts(InsecureSkipVerify()).context(None)) == "nobody"
 
 
 async def test_the_name_in_the_certificate_counts(authority: trustme.CA) -> None:

@@ -132,7 +132,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Credentials:
     """What one request shows to the server; empty for an anonymous one."""
 
     token: Secret | None = None
@@ -140,14 +140,14 @@ class Proof:
 
 
 class Credential(Protocol):
-    async def proof(self) -> Proof:
+    async def proof(self) -> Credentials:
         """The same object as long as nothing has changed. Raises Misconfigured."""
 
-    async def renew(self, refused: Proof | None) -> bool:
+    async def renew(self, refused: Credentials | None) -> bool:
         """The server did not believe `refused` (None: the last proof): is there, or may there be, another one?"""
 
 
-class Standing:
+class StaticCredentials:
     """Fixed tokens and key pairs, or files that somebody else renews."""
 
     def __init__(
@@ -156,15 +156,15 @@ class Standing:
         self._token = token
         self._certificate = certificate
         self._key = key
-        self._last = Proof()
+        self._last = Credentials()
 
-    async def proof(self) -> Proof:
+    async def proof(self) -> Credentials:
         token, pair = self._token.content() if self._token else None, self._pair()
         if token is not self._last.token or pair != self._last.pair:
-            self._last = Proof(token, pair)
+            self._last = Credentials(token, pair)
         return self._last
 
-    async def renew(self, refused: Proof | None) -> bool:
+    async def renew(self, refused: Credentials | None) -> bool:
         refused = refused or self._last
         for source in (self._token, self._certificate, self._key):
             if source:

@@ -19,7 +19,7 @@ from typing import IO, Annotated
 import msgspec
 
 from paddle_operator.kube.clock import Clock
-from paddle_operator.kube.config.credentials import KeyPair, Proof, Secret, decode_secret
+from paddle_operator.kube.config.credentials import Credentials, KeyPair, Secret, decode_secret
 from paddle_operator.kube.config.kubeconfig import Exec
 from paddle_operator.kube.errors import Misconfigured
 
@@ -83,13 +83,13 @@ class ExecPlugin:
         self._cluster_info = cluster_info
         self._has_terminal = has_terminal
         self._one_at_a_time = asyncio.Lock()
-        self._proof: Proof | None = None
+        self._proof: Credentials | None = None
         self._expires_at: datetime | None = None
         self._ran_at = float("-inf")
         self._failure = ""
         self._refused = False  # the server did not believe what the last run gave
 
-    async def proof(self) -> Proof:
+    async def proof(self) -> Credentials:
         if self._proof is not None and not self._stale():
             return self._proof
         async with self._one_at_a_time:
@@ -108,7 +108,7 @@ class ExecPlugin:
             self._proof, self._expires_at = self._proof_of(status), status.expiration_timestamp
             return self._proof
 
-    async def renew(self, refused: Proof | None) -> bool:
+    async def renew(self, refused: Credentials | None) -> bool:
         if refused is None or refused is self._proof:
             self._proof, self._refused = None, True
         return True  # either forgotten just now, or somebody else has already put a newer one in its place
@@ -222,12 +222,12 @@ class ExecPlugin:
             raise Misconfigured(f"{self._about} gave only one of certificate and key: update the plugin")
         return status
 
-    def _proof_of(self, status: _Status) -> Proof:
+    def _proof_of(self, status: _Status) -> Credentials:
         token = Secret(status.token.reveal().strip()) if status.token else None
         if not status.client_certificate_data:
-            return Proof(token)
+            return Credentials(token)
         origin = f"the client certificate from {self._about}"
-        return Proof(token, KeyPair(status.client_certificate_data, status.client_key_data, origin))
+        return Credentials(token, KeyPair(status.client_certificate_data, status.client_key_data, origin))
 
 
 def _checked(settings: Exec, owner: str) -> Exec:

@@ -20,11 +20,11 @@ from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.config import kubeconfig
 from paddle_operator.kube.config.credentials import (
     Credential,
+    Credentials,
     Inline,
-    Proof,
     Secret,
     Source,
-    Standing,
+    StaticCredentials,
     WatchedFile,
     printable,
 )
@@ -32,7 +32,7 @@ from paddle_operator.kube.config.exec_plugin import GROUP, ExecPlugin
 from paddle_operator.kube.config.kubeconfig import Chosen, Cluster, Entry, User
 from paddle_operator.kube.config.proxy import checked_proxy, environment_proxy, is_http_url
 from paddle_operator.kube.config.server import Connection
-from paddle_operator.kube.config.tls import BlindTrust, Contexts, Trust
+from paddle_operator.kube.config.tls import Contexts, InsecureSkipVerify, Trust
 from paddle_operator.kube.errors import Misconfigured
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -85,7 +85,7 @@ def in_cluster(
         proxy=environment_proxy(server, environ),
         server_name=None,
         contexts=Contexts(Trust(authority)),
-        credential=Standing(token),
+        credential=StaticCredentials(token),
     )
 
 
@@ -113,7 +113,7 @@ def from_kubeconfig(
         source=f'context "{chosen.context.name}" of {kubeconfig.home_relative(chosen.context.file)}',
         proxy=proxy,
         server_name=chosen.cluster.value.tls_server_name or None,
-        contexts=Contexts(BlindTrust() if chosen.cluster.value.insecure_skip_tls_verify else Trust(authority)),
+        contexts=Contexts(InsecureSkipVerify() if chosen.cluster.value.insecure_skip_tls_verify else Trust(authority)),
         credential=_credential(chosen, server, authority, environ, clock),
         impersonation=_impersonation(chosen.user),
     )
@@ -142,10 +142,10 @@ class ConfiguredConnection:
         self._contexts = contexts
         self._credential = credential
         self._impersonation = impersonation
-        self._headers: tuple[Proof, CIMultiDictProxy[str]] | None = None
+        self._headers: tuple[Credentials, CIMultiDictProxy[str]] | None = None
         # Many requests may be refused at once, and a new token may be there before the last of them asks for one: what
         # a task was given tells whether the newest has been refused, or only an older one.
-        self._given: WeakKeyDictionary[asyncio.Task[object], Proof] = WeakKeyDictionary()
+        self._given: WeakKeyDictionary[asyncio.Task[object], Credentials] = WeakKeyDictionary()
 
     async def tls(self) -> ssl.SSLContext | None:
         if self.server.startswith("http://"):
@@ -166,7 +166,7 @@ class ConfiguredConnection:
         task = asyncio.current_task()
         return await self._credential.renew(self._given.get(task) if task else None)
 
-    def _headers_for(self, proof: Proof) -> CIMultiDict[str]:
+    def _headers_for(self, proof: Credentials) -> CIMultiDict[str]:
         headers = CIMultiDict(self._impersonation)
         if proof.token:
             token = proof.token.reveal()
@@ -241,7 +241,7 @@ def _credential(
             f"{entry} has a username and a password, which no API server takes since Kubernetes 1.19: "
             "use a token, a client certificate or an exec plugin"
         )
-    return Standing(token, certificate, key)
+    return StaticCredentials(token, certificate, key)
 
 
 def _token(entry: Entry[User], clock: Clock) -> Source | None:

@@ -42,7 +42,7 @@ class Trust:
             ) from None
 
 
-class BlindTrust(Trust):
+class InsecureSkipVerify(Trust):
     """Any server at all, because the kubeconfig says so."""
 
     def apply(self, context: ssl.SSLContext) -> None:

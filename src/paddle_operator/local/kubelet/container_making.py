@@ -15,7 +15,7 @@ from paddle_operator.kube.quantities import amount
 from paddle_operator.local.cri import Command, Image, ImageError, Mount, Sandbox
 from paddle_operator.local.kubelet.container_env import ConfigError, command_line, environment, variables
 from paddle_operator.local.kubelet.pod import ContainerSpec
-from paddle_operator.local.kubelet.pod_context import PodHome
+from paddle_operator.local.kubelet.pod_context import PodContext
 from paddle_operator.local.kubelet.projected_volume import MountError
 from paddle_operator.local.kubelet.states import CONFIG_ERROR, CONTAINER_CREATING, CREATE_ERROR
 from paddle_operator.local.kubelet.volume_manager import remove_folder
@@ -41,7 +41,7 @@ class Run:
 class ContainerMaker:
     """Makes the runs of one container; `wait` is told what it waits for."""
 
-    def __init__(self, home: PodHome, spec: ContainerSpec, wait: Callable[..., None]) -> None:
+    def __init__(self, home: PodContext, spec: ContainerSpec, wait: Callable[..., None]) -> None:
         self._home = home
         self._spec = spec
         self._wait = wait
@@ -182,7 +182,7 @@ def _copied(mounts: tuple[Mount, ...], scratch: Path) -> tuple[Mount, ...]:
     return tuple(copies)
 
 
-def _user(spec: ContainerSpec, home: PodHome) -> int:
+def _user(spec: ContainerSpec, home: PodContext) -> int:
     for context in (spec.security_context, home.pod.spec.security_context):
         if context and context.run_as_user is not None:
             return context.run_as_user

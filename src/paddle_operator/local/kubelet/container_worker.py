@@ -15,7 +15,7 @@ from paddle_operator.local.kubelet.container_io import Output, executed
 from paddle_operator.local.kubelet.container_making import ContainerMaker, Run
 from paddle_operator.local.kubelet.handlers import Target, ask
 from paddle_operator.local.kubelet.pod import ContainerSpec, Handler, Probe
-from paddle_operator.local.kubelet.pod_context import PodHome
+from paddle_operator.local.kubelet.pod_context import PodContext
 from paddle_operator.local.kubelet.probe_manager import verdicts
 from paddle_operator.local.kubelet.states import (
     CONTAINER_CREATING,
@@ -75,8 +75,8 @@ class Crashes:
         return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self._count - 2, 30), LONGEST_BACKOFF_SECONDS)
 
 
-class ContainerLife:
-    def __init__(self, home: PodHome, spec: ContainerSpec, *, initial: bool = False) -> None:
+class ContainerWorker:
+    def __init__(self, home: PodContext, spec: ContainerSpec, *, initial: bool = False) -> None:
         sidecar = initial and spec.restart_policy == "Always"
         waiting = POD_INITIALIZING if home.pod.spec.init_containers else CONTAINER_CREATING
         self.spec = spec

@@ -23,7 +23,7 @@ HOSTS = "/etc/hosts"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PodDeps:
     """What the pods of the machine share."""
 
     folder: Path  # the state folder
@@ -38,8 +38,8 @@ class Surroundings:
     clock: Clock
 
 
-class PodHome:
-    def __init__(self, pod: LocalPod, node_address: str, around: Surroundings, gpus: tuple[int, ...] = ()) -> None:
+class PodContext:
+    def __init__(self, pod: LocalPod, node_address: str, around: PodDeps, gpus: tuple[int, ...] = ()) -> None:
         self.pod = pod
         self.node_address = node_address
         self.address = node_address if pod.spec.host_network else ""

@@ -23,7 +23,7 @@ NEVER_STARTED = "1970-01-01T00:00:00Z"  # what kubelet writes for a container th
 
 
 @dataclass
-class Account:
+class StatusInput:
     """All that a status is made of."""
 
     pod: LocalPod
@@ -46,7 +46,7 @@ class Account:
         return [] if any(each.has_run for each in self.containers) else [*self.initial]
 
 
-def status_of(account: Account, now: datetime) -> Manifest:
+def status_of(account: StatusInput, now: datetime) -> Manifest:
     """The whole status; conditions that others wrote are in it as they were."""
     phase = phase_of(account)
     pod = account.pod
@@ -68,7 +68,7 @@ def status_of(account: Account, now: datetime) -> Manifest:
     return status
 
 
-def phase_of(account: Account) -> str:
+def phase_of(account: StatusInput) -> str:
     if account.over:
         succeeded = all(each.succeeded for each in account.containers)
         return "Failed" if account.ending or not succeeded else "Succeeded"
@@ -77,7 +77,7 @@ def phase_of(account: Account) -> str:
     return "Running"
 
 
-def conditions_of(account: Account, phase: str, now: datetime) -> list[Manifest]:
+def conditions_of(account: StatusInput, phase: str, now: datetime) -> list[Manifest]:
     """Kubelet's own and those of others; a condition's time changes with its status only."""
     before = {condition.type: condition for condition in account.pod.status.conditions}
     made = list(_conditions(account, phase))
@@ -91,7 +91,7 @@ def conditions_of(account: Account, phase: str, now: datetime) -> list[Manifest]
     return [_manifest(each, before.get(each.type), account.pod, now) for each in conditions]
 
 
-def _conditions(account: Account, phase: str) -> Iterator[Condition]:
+def _conditions(account: StatusInput, phase: str) -> Iterator[Condition]:
     yield Condition("PodReadyToStartContainers", "True" if account.sandboxed and not account.over else "False")
     if account.initialized:
         yield Condition("Initialized", "True", "PodCompleted" if phase == "Succeeded" else "")
@@ -164,7 +164,7 @@ def _manifest(condition: Condition, before: Condition | None, pod: LocalPod, now
 
 def lost_status(pod: LocalPod, now: datetime) -> Manifest:
     """What is said of a pod that ran when an earlier cluster ended: whatever had not ended by itself was killed."""
-    account = Account(pod, "", pod.status.pod_ip, pod.status.start_time or now, over=True, ending=LOST)
+    account = StatusInput(pod, "", pod.status.pod_ip, pod.status.start_time or now, over=True, ending=LOST)
     account.initial = [_lost(each, now, initial=True) for each in pod.status.init_container_statuses]
     account.containers = [_lost(each, now) for each in pod.status.container_statuses]
     status = status_of(account, now)

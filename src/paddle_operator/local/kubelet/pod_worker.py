@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.local.kubelet.container_worker import ContainerLife, Stop
+from paddle_operator.local.kubelet.container_worker import ContainerWorker, Stop
 from paddle_operator.local.kubelet.ip_allocator import NoAddress
 from paddle_operator.local.kubelet.pod import LocalPod
-from paddle_operator.local.kubelet.pod_context import PodHome
-from paddle_operator.local.kubelet.pod_status import Account, status_of
+from paddle_operator.local.kubelet.pod_context import PodContext
+from paddle_operator.local.kubelet.pod_status import StatusInput, status_of
 from paddle_operator.local.kubelet.projected_volume import MountError
 from paddle_operator.local.kubelet.states import CONTAINER_CREATING, DEADLINE, SHUTDOWN, Ending, Waiting
 from paddle_operator.local.kubelet.status_manager import Report, StatusWriter
@@ -27,14 +27,14 @@ LONGEST_WAIT_SECONDS = 86400.0
 LAST_WORDS_SECONDS = 5.0
 
 
-class PodLife:
+class PodWorker:
     """`address` gives the pod's own, once its volumes are there."""
 
-    def __init__(self, home: PodHome, writer: StatusWriter, address: Callable[[], str]) -> None:
+    def __init__(self, home: PodContext, writer: StatusWriter, address: Callable[[], str]) -> None:
         pod = home.pod
         self.home = home
-        self.initial = [ContainerLife(home, spec, initial=True) for spec in pod.spec.init_containers]
-        self.containers = [ContainerLife(home, spec) for spec in pod.spec.containers]
+        self.initial = [ContainerWorker(home, spec, initial=True) for spec in pod.spec.init_containers]
+        self.containers = [ContainerWorker(home, spec) for spec in pod.spec.containers]
         self.over = False
         self._clock = home.around.clock
         self._address = address
@@ -48,7 +48,7 @@ class PodLife:
         home.touch = self._report.touch
 
     @property
-    def everything(self) -> list[ContainerLife]:
+    def everything(self) -> list[ContainerWorker]:
         return [*self.initial, *self.containers]
 
     @property
@@ -225,7 +225,7 @@ class PodLife:
 
     def _status(self, now: datetime) -> Manifest:
         home = self.home
-        account = Account(
+        account = StatusInput(
             pod=home.pod,
             node_address=home.node_address,
             address=home.address,

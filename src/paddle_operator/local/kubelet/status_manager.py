@@ -51,7 +51,7 @@ class StatusWriter:
                 log.warning("could not write a pod's status, trying again", extra={"key": str(key), "why": str(error)})
                 await backoff.pause()
             else:
-                self._pods.wrote(written)
+                self._pods.observe_write(written)
                 return
 
 
