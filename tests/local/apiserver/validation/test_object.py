@@ -177,6 +177,23 @@ def test_a_kinds_own_check_is_asked_where_the_types_are_right() -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "finalizer", "accepted"),
+    [
+        (JOBS, "finalizers.paddlepaddle.org", True),  # of the Go operator
+        (JOBS, "not a name", False),
+        (builtin.PODS, "finalizers.paddlepaddle.org", False),
+        (builtin.PODS, "foregroundDeletion", True),
+        (builtin.PODS, "paddlepaddle.org/finalizer", True),
+    ],
+    ids=["custom", "custom-invalid", "built-in", "built-in-standard", "built-in-qualified"],
+)
+def test_finalizer_without_domain_needs_custom_kind(kind: Kind, finalizer: str, accepted: bool) -> None:
+    stored = completed(kind, {"metadata": {"name": "a", "finalizers": [finalizer]}, "spec": {}})
+    refused = {cause.field for cause in problems(kind, stored, None)} & {"metadata.finalizers[0]"}
+    assert not refused if accepted else refused
+
+
 @pytest.mark.parametrize("kind", [*builtin.KINDS, JOBS], ids=lambda kind: f"{kind.kind}.{kind.group}")
 @quick
 @given(spec=ANYTHING, status=ANYTHING, metadata=ANYTHING, data=ANYTHING)

@@ -16,6 +16,7 @@ LONGEST_LABEL, LONGEST_SUBDOMAIN = 63, 253
 LARGEST_ANNOTATIONS = 256 * 1024
 
 NAMED_AS_LABELS = ("Namespace", "Service")
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 NOT_A_SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -43,7 +44,7 @@ def metadata_problems(kind: Kind, manifest: Manifest) -> list[Cause]:
         *name_problems(kind, metadata.get("name")),
         *label_problems(metadata.get("labels"), "metadata.labels"),
         *annotation_problems(metadata.get("annotations")),
-        *finalizer_problems(metadata.get("finalizers")),
+        *finalizer_problems(kind, metadata.get("finalizers")),
         *owner_problems(metadata.get("ownerReferences")),
     ]
 
@@ -105,15 +106,17 @@ def key_problems(key: str, path: str) -> Iterator[Cause]:
         yield causes.invalid(path, key, NOT_A_KEY)
 
 
-def finalizer_problems(finalizers: object) -> Iterator[Cause]:
+def finalizer_problems(kind: Kind, finalizers: object) -> Iterator[Cause]:
+    """A built-in kind's finalizer is a standard one or has a domain; a custom kind's may be any valid name."""
     for index, each in enumerate(finalizers if isinstance(finalizers, list) else ()):
-        if isinstance(each, str) and "/" not in each and each not in ("kubernetes", "orphan", "foregroundDeletion"):
-            words = (
-                "name is neither a standard finalizer name nor is it fully qualified"
-                if ONE_KEY.fullmatch(each)
-                else NOT_A_KEY
-            )
-            yield causes.invalid(f"metadata.finalizers[{index}]", each, words)
+        if not isinstance(each, str) or "/" in each or each in STANDARD_FINALIZERS:
+            continue
+        path = f"metadata.finalizers[{index}]"
+        if not ONE_KEY.fullmatch(each):
+            yield causes.invalid(path, each, NOT_A_KEY)
+        elif not kind.custom:
+            words = "name is neither a standard finalizer name nor is it fully qualified"
+            yield causes.invalid(path, each, words)
 
 
 def owner_problems(owners: object) -> Iterator[Cause]:
