@@ -24,7 +24,7 @@ from paddle_operator.kube.manager import Manager
 from paddle_operator.local.apiserver.http_server import LOOPBACK, ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.kind import Kind
-from paddle_operator.local.apiserver.serving_cert import public_part
+from paddle_operator.local.apiserver.serving_cert import certificate_pem
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.kubelet.ip_allocator import Block
 from paddle_operator.local.node import Node
@@ -51,7 +51,7 @@ async def api_server(state: State, logs: LogFiles | None = None) -> AsyncIterato
         server = ApiServer(state.folder, served_kinds(), token=token, logs=logs, port=port, secure_port=secure_port)
         async with server:
             assert server.certificate
-            certificate = public_part(server.certificate)
+            certificate = certificate_pem(server.certificate)
             yield Cluster(server.url, token, os.getpid(), server.secure_url, certificate)
 
 

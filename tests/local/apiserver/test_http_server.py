@@ -163,7 +163,7 @@ async def test_a_folder_or_a_port_that_is_taken_is_told(tmp_path: Path, server: 
 async def test_it_speaks_tls_as_well_where_kubectl_shall_be_served(tmp_path: Path) -> None:
     async with ApiServer(tmp_path, KINDS, token=TOKEN, secure_port=0) as server:
         assert server.certificate
-        trust = ssl.create_default_context(cadata=serving_cert.public_part(server.certificate))
+        trust = ssl.create_default_context(cadata=serving_cert.certificate_pem(server.certificate))
         async with (
             aiohttp.ClientSession() as http,
             http.get(server.secure_url + MAPS, headers=HEADERS, ssl=trust) as reply,

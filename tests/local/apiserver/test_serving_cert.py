@@ -1,4 +1,4 @@
-"""The certificate of the loopback address is one that TLS takes, with nothing switched off."""
+"""TLS clients accept the certificate of the loopback address, with no check switched off."""
 
 import asyncio
 import ssl
@@ -12,8 +12,8 @@ from paddle_operator.local.apiserver import serving_cert
 NOW = datetime.now(UTC)
 
 
-async def greeting(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
-    """What a client hears that trusts only the certificate, and expects this name."""
+async def receive_greeting(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
+    """The line that `client` receives when it connects to `server` and expects `name` in the certificate."""
 
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello\n")
@@ -28,43 +28,44 @@ async def greeting(server: ssl.SSLContext, client: ssl.SSLContext, name: str) ->
     return line.decode().strip()
 
 
-def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    path = serving_cert.kept(folder, NOW)
+def ssl_contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server with the directory's certificate, and a client that trusts only this certificate."""
+    path = serving_cert.ensure_certificate(directory, NOW)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(path)
-    client = ssl.create_default_context(cadata=serving_cert.public_part(path))
-    client.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 has it by itself
+    client = ssl.create_default_context(cadata=serving_cert.certificate_pem(path))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     return server, client
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-async def test_a_client_that_trusts_it_is_served(tmp_path: Path, name: str) -> None:
-    assert await greeting(*contexts(tmp_path), name) == "hello"
+async def test_client_that_trusts_the_certificate_connects(tmp_path: Path, name: str) -> None:
+    assert await receive_greeting(*ssl_contexts(tmp_path), name) == "hello"
 
 
-async def test_a_client_that_trusts_another_is_not(tmp_path: Path) -> None:
+async def test_client_that_trusts_another_certificate_fails(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    server, _ = contexts(tmp_path)
-    _, client = contexts(other)
+    server, _ = ssl_contexts(tmp_path)
+    _, client = ssl_contexts(other)
     with pytest.raises(ssl.SSLCertVerificationError):
-        await greeting(server, client, "127.0.0.1")
+        await receive_greeting(server, client, "127.0.0.1")
 
 
-async def test_it_is_for_no_other_name(tmp_path: Path) -> None:
+async def test_certificate_covers_no_other_name(tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"example\.com"):
-        await greeting(*contexts(tmp_path), "example.com")
+        await receive_greeting(*ssl_contexts(tmp_path), "example.com")
 
 
-def test_it_stays_the_same_and_is_for_its_owner_only(tmp_path: Path) -> None:
-    path = serving_cert.kept(tmp_path, NOW)
+def test_certificate_file_is_reused_and_private(tmp_path: Path) -> None:
+    path = serving_cert.ensure_certificate(tmp_path, NOW)
     before = path.read_text()
-    assert serving_cert.kept(tmp_path, NOW).read_text() == before
+    assert serving_cert.ensure_certificate(tmp_path, NOW).read_text() == before
     assert path.stat().st_mode & 0o777 == 0o600
     assert "PRIVATE KEY" in before
-    assert "PRIVATE KEY" not in serving_cert.public_part(path)
+    assert "PRIVATE KEY" not in serving_cert.certificate_pem(path)
     assert [each.name for each in tmp_path.iterdir()] == [serving_cert.FILE]
 
 
-def test_every_one_is_another() -> None:
-    assert serving_cert.made(NOW) != serving_cert.made(NOW)
+def test_each_certificate_has_a_new_key() -> None:
+    assert serving_cert.generate_certificate(NOW) != serving_cert.generate_certificate(NOW)

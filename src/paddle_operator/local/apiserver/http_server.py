@@ -63,7 +63,7 @@ class ApiServer:
             raise ValueError("an API server needs a token: without one, every user of this machine could run programs")
         self.url = ""
         self.secure_url = ""
-        self.certificate: Path | None = None  # with its key; serving_cert.public_part is what a kubeconfig gets
+        self.certificate: Path | None = None  # with its key; serving_cert.certificate_pem is what a kubeconfig gets
         self._directory = directory
         self._kinds = tuple(kinds)
         self._documents = (discovery.documents(self._kinds), openapi.documents(self._kinds))
@@ -110,7 +110,7 @@ class ApiServer:
         return f"{LOOPBACK}:{self._runner.addresses[-1][1]}"
 
     def _secured(self) -> ssl.SSLContext:
-        self.certificate = serving_cert.kept(self._directory, self._clock.now())
+        self.certificate = serving_cert.ensure_certificate(self._directory, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
         return context
