@@ -29,13 +29,17 @@ demo: environment ## train the wide-and-deep example on this machine: two parame
 test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
 	$(call step,tests,$(BIN)/pytest)
 
-lint: environment ## check format, lint, types, who imports whom, sizes, and that generated files are fresh
+lint: environment ## check format, lint, types, import layers, sizes, generated files, links of pages, and workflows
 	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED) images)
 	$(call step,lint,$(BIN)/ruff check --quiet $(CHECKED) images)
 	$(call step,types,$(BIN)/mypy $(CHECKED))
 	$(call step,layers,$(BIN)/python tools/layers.py)
 	$(call step,sizes,$(BIN)/python tools/sizes.py)
 	$(call step,generated files,$(BIN)/python -m tools.generate --check)
+	$(call step,links,$(BIN)/python tools/links.py)
+	$(call step,workflows,$(BIN)/zizmor --offline --no-progress --quiet .github .pre-commit-config.yaml \
+		&& $(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yaml \
+		&& $(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml)
 
 environment: $(ENVIRONMENT) ## make .venv with what requirements.lock names
 

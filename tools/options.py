@@ -1,5 +1,7 @@
-"""docs/en/options.md and docs/zh_CN/options.md: every flag of the operator and every value of its chart, read off where they are
-defined. Their Chinese meanings, and the Chinese page, are in options.zh.toml."""
+"""docs/en/options.md and docs/zh_CN/options.md: every flag of the operator and every value of its chart.
+
+They are read from where they are defined. The Chinese meanings and the Chinese page are in options.zh.toml.
+"""
 
 import argparse
 import re

@@ -1,4 +1,4 @@
-"""The API reference, docs/en/api_doc.md: the prose stands here, and what can be read off types and rules is read off them."""
+"""The API reference, docs/en/api_doc.md: prose from here, fields and rules from the types and rules of api/."""
 
 import json
 import re
