@@ -1,4 +1,4 @@
-"""Files that are read while they are written."""
+"""A file is replaced atomically while others read it."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.local.atomic_file import write_whole
+from paddle_operator.local.atomic_file import write_atomic
 
 
-def test_threads_that_write_one_file_at_once_each_write_it_whole(tmp_path: Path) -> None:
+def test_concurrent_writers_never_mix_their_content(tmp_path: Path) -> None:
     path, ready = tmp_path / "file", threading.Barrier(8)
 
     def write(letter: str) -> set[str]:
         ready.wait()
         read = set()
         for _ in range(100):
-            write_whole(path, letter * 10_000, mode=0o755)
+            write_atomic(path, letter * 10_000, mode=0o755)
             read.add(path.read_text())
         return read
 
@@ -27,8 +27,8 @@ def test_threads_that_write_one_file_at_once_each_write_it_whole(tmp_path: Path)
     assert path.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_that_cannot_take_its_place_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_rename_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "folder" / "full").mkdir(parents=True)
     with pytest.raises(OSError, match="folder"):
-        write_whole(tmp_path / "folder", "text")
+        write_atomic(tmp_path / "folder", "text")
     assert [each.name for each in tmp_path.iterdir()] == ["folder"]

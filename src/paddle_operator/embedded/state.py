@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from paddle_operator.local.atomic_file import write_whole
+from paddle_operator.local.atomic_file import write_atomic
 
 NAME = "paddle-operator"
 CONTEXT = "paddle-local"
@@ -119,9 +119,9 @@ class State:
     def announce(self, cluster: Cluster) -> None:
         """Say how to reach us, once we answer."""
         text = msgspec.json.encode(cluster)
-        write_whole(self.folder / "last.json", text)
-        write_whole(self.kubeconfig, kubeconfig(cluster).encode())
-        write_whole(self._cluster, text)
+        write_atomic(self.folder / "last.json", text)
+        write_atomic(self.kubeconfig, kubeconfig(cluster).encode())
+        write_atomic(self._cluster, text)
 
 
 def _locked(descriptor: int) -> bool:

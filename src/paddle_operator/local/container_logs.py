@@ -1,6 +1,11 @@
-"""What has a container printed? Reads the files of log_writer.py for `kubectl logs`, a piece at a time."""
+"""Container logs as files: `LogWriter` writes one run of a container, `LogFiles` reads runs for `kubectl logs`.
+
+A record is a timestamp, F (or P, if the next record continues the line) and the text. `<restart>.log` is the active
+file; at 10 MiB it becomes `<restart>.log.<number>`. Numbers go up, and the last four rotated files are retained.
+"""
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -10,20 +15,105 @@ from pathlib import Path
 from typing import BinaryIO
 
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.local.log_writer import LogWriter, rotated, rotated_path
+from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.objects import Key
 
-PIECE = 64 * 1024
-_INSTANT = "%Y-%m-%dT%H:%M:%S.%f"
+log = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 10 * 1024 * 1024
+MAX_ROTATED_FILES = 4  # beside the active one
+MAX_LINE_BYTES = 16 * 1024  # a longer line is split, so that a program without line ends costs no memory
+READ_BYTES = 64 * 1024
+_TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
 
 
 class LogError(Exception):
-    """There is no such log; str() is the sentence that an API server gives."""
+    """The log does not exist; str() is the message that an API server returns."""
 
 
 @dataclass(frozen=True)
-class _Wish:
-    since: str  # an instant as it stands in the file, so that texts can be compared
-    timestamps: bool
+class LogOptions:
+    """What a client may ask of a log: the fields of Kubernetes' PodLogOptions."""
+
+    container: str = ""
+    follow: bool = False
+    previous: bool = False
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    since: datetime | None = None
+    timestamps: bool = False
+
+
+class LogWriter:
+    """Appends what a program prints. A full disk loses lines and is logged once; it never blocks the program."""
+
+    def __init__(self, path: Path, clock: Clock, *, max_file_bytes: int = MAX_FILE_BYTES) -> None:
+        self.path = path
+        self.closed = False
+        self.error = ""  # why lines are being lost
+        self.changed = asyncio.Event()  # replaced after each change
+        self._clock = clock
+        self._max_file_bytes = max_file_bytes
+        self._partial_line = b""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab", buffering=0)
+        self._size = self._file.tell()
+
+    def write(self, data: bytes) -> None:
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        timestamp = self._timestamp()  # one for all of them: they came in one read
+        prefix = timestamp + b" F "
+        records = [
+            prefix + line + b"\n" if len(line) <= MAX_LINE_BYTES else b"".join(_split_line(timestamp, line))
+            for line in lines
+        ]
+        while len(self._partial_line) > MAX_LINE_BYTES:
+            part, self._partial_line = self._partial_line[:MAX_LINE_BYTES], self._partial_line[MAX_LINE_BYTES:]
+            records.append(b"%b P %b\n" % (timestamp, part))
+        self._append(b"".join(records))
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        if self._partial_line:
+            self._append(b"%b F %b\n" % (self._timestamp(), self._partial_line))
+            self._partial_line = b""
+        self.closed = True
+        self._file.close()
+        self._notify_readers()
+
+    def _timestamp(self) -> bytes:
+        return self._clock.now().strftime(f"{_TIMESTAMP_FORMAT}000Z").encode()
+
+    def _append(self, records: bytes) -> None:
+        if not records or self.closed:
+            return
+        try:
+            if self._size and self._size + len(records) > self._max_file_bytes:
+                self._rotate()
+            written = self._file.write(records)
+            if written < len(records):  # the disk took a part: the line must still end
+                written += self._file.write(b"\n")
+            self._size += written
+            self.error = ""
+        except OSError as error:
+            if not self.error:
+                self.error = f"log lines are being lost: {self.path.name} cannot be written: {in_words(error)}"
+                log.warning("log lines are being lost", extra={"file": str(self.path), "why": in_words(error)})
+        self._notify_readers()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        numbers = rotated_numbers(self.path)
+        self.path.rename(rotated_path(self.path, (numbers[-1] if numbers else 0) + 1))
+        for number in numbers[: max(len(numbers) + 1 - MAX_ROTATED_FILES, 0)]:
+            rotated_path(self.path, number).unlink(missing_ok=True)
+        self._file = self.path.open("ab", buffering=0)
+        self._size = 0
+
+    def _notify_readers(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class LogFiles:
@@ -32,21 +122,19 @@ class LogFiles:
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._pods = folder / "pods"
         self._clock = clock or SystemClock()
-        self._writers: dict[Path, LogWriter] = {}  # of the containers that run
-        self._names: dict[str, tuple[str, ...]] = {}  # the containers of each pod that this process has met
+        self._writers: dict[Path, LogWriter] = {}  # of the running containers
+        self._container_names: dict[str, tuple[str, ...]] = {}  # by pod UID, for pods that this process runs
 
-    # For the node
-
-    def expect(self, uid: str, names: tuple[str, ...]) -> None:
-        """A pod has these containers, whether or not they have printed anything."""
-        self._names[uid] = names
+    def register(self, uid: str, container_names: tuple[str, ...]) -> None:
+        """Make a pod's containers known before they print anything."""
+        self._container_names[uid] = container_names
 
     def open(self, uid: str, container: str, restart: int) -> LogWriter:
-        """The log of a run that begins; of the runs before it the last one is kept. Raises OSError."""
+        """Start the log of a run and remove all earlier ones but the last. Raises OSError."""
         folder = self._pods / uid / container
         for number in _restarts(folder):
             if number < restart - 1:
-                _remove(folder / f"{number}.log")
+                _remove_run(folder / f"{number}.log")
         writer = LogWriter(folder / f"{restart}.log", self._clock)
         self._writers[writer.path] = writer
         return writer
@@ -55,47 +143,32 @@ class LogFiles:
         writer.close()
         self._writers.pop(writer.path, None)
 
-    def last_lines(self, uid: str, container: str, restart: int, *, lines: int = 80, most_bytes: int = 2048) -> str:
-        """The end of a log, as kubelet takes it for a message where a container left none."""
+    def last_lines(self, uid: str, container: str, restart: int, *, lines: int = 80, max_bytes: int = 2048) -> str:
+        """The end of a log; kubelet uses it as the termination message if the container wrote none."""
         path = self._pods / uid / container / f"{restart}.log"
-        text = b"".join(_shown(_from(path, _start_of_tail(path, lines)), _Wish("", timestamps=False)))
-        return text[-most_bytes:].decode(errors="replace")
+        text = b"".join(_format_records(_read_records(path, _tail_position(path, lines)), LogOptions()))
+        return text[-max_bytes:].decode(errors="replace")
 
-    def forget(self, uid: str) -> None:
-        self._names.pop(uid, None)
+    def remove(self, uid: str) -> None:
+        self._container_names.pop(uid, None)
         shutil.rmtree(self._pods / uid, ignore_errors=True)
 
-    # For the API server
-
-    async def stream(
-        self,
-        namespace: str,  # noqa: ARG002  # the UID says more
-        name: str,
-        uid: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since: datetime | None = None,
-        timestamps: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """What was printed, in pieces, and with `follow` what will be, until that run ends. Raises LogError."""
-        path = self._path(name, uid, container, previous=previous)
-        wish = _Wish(since.strftime(_INSTANT) if since else "", timestamps)
-        left = limit_bytes
-        async for piece in self._pieces(path, wish, tail_lines, follow=follow):
-            if left is not None:
-                piece, left = piece[:left], left - len(piece)
-            if piece:
-                yield piece
-            if left is not None and left <= 0:
+    async def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """Yield what was printed, in chunks; with `follow`, until that run ends. Raises LogError."""
+        path = self._path(pod.name, uid, options)
+        remaining = options.limit_bytes
+        async for chunk in self._chunks(path, options):
+            if remaining is not None:
+                chunk, remaining = chunk[:remaining], remaining - len(chunk)
+            if chunk:
+                yield chunk
+            if remaining is not None and remaining <= 0:
                 return
 
-    def _path(self, name: str, uid: str, container: str, *, previous: bool) -> Path:
+    def _path(self, name: str, uid: str, options: LogOptions) -> Path:
         folder = self._pods / uid
-        names = self._names.get(uid) or _containers(folder)
+        names = self._container_names.get(uid) or _container_names_on_disk(folder)
+        container, previous = options.container, options.previous
         if not container and len(names) > 1:
             raise LogError(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
         container = container or next(iter(names), "")
@@ -108,28 +181,28 @@ class LogFiles:
             raise LogError(f'container "{container}" in pod "{name}" is waiting to start: it has not printed anything')
         return folder / container / f"{restarts[-2 if previous else -1]}.log"
 
-    async def _pieces(self, path: Path, wish: _Wish, tail: int | None, *, follow: bool) -> AsyncIterator[bytes]:
-        with _Reader(path, *_start_of_tail(path, tail)) as reader:
+    async def _chunks(self, path: Path, options: LogOptions) -> AsyncIterator[bytes]:
+        with _Reader(path, *_tail_position(path, options.tail_lines)) as reader:
             while True:
                 writer = self._writers.get(path)
-                changed = writer.changed if writer else None  # before reading: what comes after it is told
-                for piece in _shown(reader.records(), wish):
-                    yield piece
+                changed = writer.changed if writer else None  # before reading, so that no later change is missed
+                for chunk in _format_records(reader.records(), options):
+                    yield chunk
                     await asyncio.sleep(0)
-                if not follow or writer is None or changed is None or writer.closed:
+                if not options.follow or writer is None or changed is None or writer.closed:
                     return
                 await changed.wait()
 
 
 class _Reader:
-    """Goes through a log's files from a place in one of them; the file being written has the number after the last."""
+    """Reads a log's files from a position in one of them; the active file has the number after the last rotated one."""
 
     def __init__(self, path: Path, number: int, offset: int) -> None:
         self._path = path
         self._number = number
         self._offset = offset
         self._file: BinaryIO | None = None
-        self._rest = b""
+        self._partial = b""
 
     def __enter__(self) -> "_Reader":
         return self
@@ -139,87 +212,104 @@ class _Reader:
             self._file.close()
 
     def records(self) -> Iterator[list[bytes]]:
-        """Whole records that have not been given yet, some at a time, up to where the log ends now."""
+        """Complete records that were not read yet, up to where the log ends now."""
         while True:
-            newest = _newest(self._path)  # before reading: a file that is not the newest by now is complete
+            active = _active_number(self._path)  # before reading: a file that is not active by now is complete
             if self._file is None:
                 try:
-                    self._file = _file(self._path, self._number, newest).open("rb")
+                    self._file = _file_path(self._path, self._number, active).open("rb")
                 except FileNotFoundError:
-                    self._number = max(self._number + 1, next(iter(rotated(self._path)), newest))
-                    if self._number > newest:
+                    self._number = max(self._number + 1, next(iter(rotated_numbers(self._path)), active))
+                    if self._number > active:
                         return
                     continue
                 self._file.seek(self._offset)
-            while data := self._file.read(PIECE):
-                *whole, self._rest = (self._rest + data).split(b"\n")
-                yield whole
-            if self._number >= newest:
+            while data := self._file.read(READ_BYTES):
+                *complete, self._partial = (self._partial + data).split(b"\n")
+                yield complete
+            if self._number >= active:
                 return
             self._file.close()
-            self._file, self._offset, self._rest, self._number = None, 0, b"", self._number + 1
+            self._file, self._offset, self._partial, self._number = None, 0, b"", self._number + 1
 
 
-def _from(path: Path, start: tuple[int, int]) -> Iterator[list[bytes]]:
+def _read_records(path: Path, start: tuple[int, int]) -> Iterator[list[bytes]]:
     with _Reader(path, *start) as reader:
         yield from reader.records()
 
 
-def _shown(groups: Iterator[list[bytes]], wish: _Wish) -> Iterator[bytes]:
-    since = wish.since.encode()
+def _format_records(groups: Iterator[list[bytes]], options: LogOptions) -> Iterator[bytes]:
+    # Timestamps are compared as text: they all have the same form.
+    since = options.since.strftime(_TIMESTAMP_FORMAT).encode() if options.since else b""
     for records in groups:
-        shown = []
+        lines = []
         for record in records:
-            instant, _, rest = record.partition(b" ")
-            if since and instant < since:
+            timestamp, _, tagged = record.partition(b" ")
+            if since and timestamp < since:
                 continue
-            tag, _, text = rest.partition(b" ")
-            end = b"" if tag == b"P" else b"\n"
-            shown.append((instant + b" " if wish.timestamps else b"") + text + end)
-        if shown:
-            yield b"".join(shown)
+            tag, _, text = tagged.partition(b" ")
+            line_end = b"" if tag == b"P" else b"\n"
+            lines.append((timestamp + b" " if options.timestamps else b"") + text + line_end)
+        if lines:
+            yield b"".join(lines)
 
 
-def _newest(path: Path) -> int:
-    return next(reversed(rotated(path)), 0) + 1
+def _split_line(timestamp: bytes, line: bytes) -> list[bytes]:
+    """The records of a line that is too long for one."""
+    parts = [line[start : start + MAX_LINE_BYTES] for start in range(0, len(line), MAX_LINE_BYTES)]
+    return [*(b"%b P %b\n" % (timestamp, part) for part in parts[:-1]), b"%b F %b\n" % (timestamp, parts[-1])]
 
 
-def _file(path: Path, number: int, newest: int) -> Path:
-    return path if number >= newest else rotated_path(path, number)
+def rotated_path(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
 
 
-def _start_of_tail(path: Path, lines: int | None) -> tuple[int, int]:
-    """Where the last so many lines begin: the number of the file, and the place in it."""
-    newest = _newest(path)
-    numbers = [*rotated(path), newest]
+def rotated_numbers(path: Path) -> list[int]:
+    """The numbers of a log's rotated files, the oldest first."""
+    suffixes = (each.name.removeprefix(f"{path.name}.") for each in path.parent.glob(f"{path.name}.*"))
+    return sorted(int(suffix) for suffix in suffixes if suffix.isdigit())
+
+
+def _active_number(path: Path) -> int:
+    return next(reversed(rotated_numbers(path)), 0) + 1
+
+
+def _file_path(path: Path, number: int, active: int) -> Path:
+    return path if number >= active else rotated_path(path, number)
+
+
+def _tail_position(path: Path, lines: int | None) -> tuple[int, int]:
+    """Where the last `lines` lines begin: the number of the file and the offset in it."""
+    active = _active_number(path)
+    numbers = [*rotated_numbers(path), active]
     if lines is None:
         return numbers[0], 0
-    wanted = lines + 1  # the line end before the first of them
+    line_ends = lines + 1  # including the one before the first of these lines
     for number in reversed(numbers):
-        with _file(path, number, newest).open("rb") as file:
-            place = file.seek(0, os.SEEK_END)
+        with _file_path(path, number, active).open("rb") as file:
+            offset = file.seek(0, os.SEEK_END)
             if lines == 0:
-                return number, place
-            while place:
-                place, end = max(place - PIECE, 0), place
-                file.seek(place)
-                piece = file.read(end - place)
-                ends = piece.count(b"\n")
-                if ends >= wanted:
-                    return number, place + _nth_from_end(piece, wanted) + 1
-                wanted -= ends
+                return number, offset
+            while offset:
+                offset, end = max(offset - READ_BYTES, 0), offset
+                file.seek(offset)
+                chunk = file.read(end - offset)
+                found = chunk.count(b"\n")
+                if found >= line_ends:
+                    return number, offset + _nth_line_end_from_end(chunk, line_ends) + 1
+                line_ends -= found
     return numbers[0], 0
 
 
-def _nth_from_end(piece: bytes, count: int) -> int:
-    at = len(piece)
+def _nth_line_end_from_end(chunk: bytes, count: int) -> int:
+    at = len(chunk)
     for _ in range(count):
-        at = piece.rindex(b"\n", 0, at)
+        at = chunk.rindex(b"\n", 0, at)
     return at
 
 
-def _containers(folder: Path) -> tuple[str, ...]:
-    """Of a pod that an earlier process ran; what is not a container's has a name that no container can have."""
+def _container_names_on_disk(folder: Path) -> tuple[str, ...]:
+    """The containers of a pod that an earlier process ran; no container's name begins with an underscore."""
     try:
         return tuple(sorted(name for name in os.listdir(folder) if not name.startswith("_")))
     except OSError:
@@ -235,7 +325,7 @@ def _restarts(folder: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def _remove(path: Path) -> None:
-    for number in rotated(path):
+def _remove_run(path: Path) -> None:
+    for number in rotated_numbers(path):
         rotated_path(path, number).unlink(missing_ok=True)
     path.unlink(missing_ok=True)

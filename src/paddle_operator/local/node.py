@@ -200,7 +200,7 @@ class Node:
         if life := self._lives.get(pod.uid):
             life.gone()
         elif self._machine_nodes.has(pod.spec.node_name):
-            self.logs.forget(pod.uid)
+            self.logs.remove(pod.uid)
 
     def _pod_is_ours(self, pod: LocalPod) -> None:
         life = self._lives.get(pod.uid)
@@ -235,7 +235,7 @@ class Node:
             home.address = pod.status.pod_ip
         life = PodWorker(home, self._writer, lambda: self._addresses.take(pod.uid))
         self._lives[pod.uid] = life
-        self.logs.expect(pod.uid, tuple(each.name for each in pod.spec.every_container))
+        self.logs.register(pod.uid, tuple(each.name for each in pod.spec.every_container))
         if pod.being_deleted:
             life.saw(pod)
         tasks.create_task(self._run(life), name=f"pod {pod.key}")
@@ -262,7 +262,7 @@ class Node:
         await asyncio.to_thread(life.home.volumes.remove)
         current = self._pods.store.get(pod.key)
         if current is None or current.uid != pod.uid:
-            self.logs.forget(pod.uid)
+            self.logs.remove(pod.uid)
         elif life.over:
             self._let_go(current)
 

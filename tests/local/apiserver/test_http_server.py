@@ -3,7 +3,9 @@
 import asyncio
 import io
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +17,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key
 from paddle_operator.local.apiserver import serving_cert
 from paddle_operator.local.apiserver.http_server import LARGEST_BODY, ApiServer, StoreError
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.container_logs import LogOptions
 from tests.local.apiserver.running import (
     HEADERS,
     NAMESPACES,
@@ -182,11 +185,11 @@ class Printed:
         self.more: asyncio.Queue[bytes] = asyncio.Queue()
         self.left = False
 
-    async def stream(self, namespace: str, name: str, uid: str, **wish: object):  # type: ignore[no-untyped-def]
-        self.asked = {"pod": f"{namespace}/{name}"} | {key: value for key, value in wish.items() if value}
+    async def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked = {"pod": str(pod)} | {name: value for name, value in asdict(options).items() if value}
         try:
             yield b"first\n"
-            while wish["follow"]:
+            while options.follow:
                 yield await self.more.get()
         finally:
             self.left = True

@@ -12,7 +12,7 @@ from typing import Any
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
-from paddle_operator.local.container_logs import LogFiles
+from paddle_operator.local.container_logs import LogFiles, LogOptions
 from paddle_operator.local.cri import Image, ImageError, Progress, Sandbox
 from paddle_operator.local.kubelet.ip_allocator import Block
 from paddle_operator.local.kubelet.machine import Machine
@@ -142,15 +142,15 @@ class Bed:
             while (self.folder / "pods" / pod.uid / part).exists():
                 await asyncio.sleep(0.01)
 
-    async def log(self, pod: Whole, container: str = "main", **wish: Any) -> str:
-        pieces = self.node.logs.stream(self.namespace, pod.key.name, pod.uid, container=container, **wish)
+    async def log(self, pod: Whole, container: str = "main", **options: Any) -> str:
+        pieces = self.node.logs.stream(pod.key, pod.uid, LogOptions(container, **options))
         return b"".join([piece async for piece in pieces]).decode()
 
     async def printed(self, pod: Whole, text: str, container: str = "main") -> str:
         """The log up to now, as soon as the text is in it."""
         seen = b""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            async for piece in self.node.logs.stream("", pod.key.name, pod.uid, container=container, follow=True):
+            async for piece in self.node.logs.stream(pod.key, pod.uid, LogOptions(container, follow=True)):
                 seen += piece
                 if text.encode() in seen:
                     return seen.decode()

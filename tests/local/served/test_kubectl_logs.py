@@ -45,7 +45,7 @@ async def running_pod(server: Served) -> str:
     return str(stored["metadata"]["uid"])
 
 
-async def test_logs_with_each_wish(served: Served, files: LogFiles) -> None:
+async def test_logs_with_each_option(served: Served, files: LogFiles) -> None:
     writer = files.open(await running_pod(served), "main", 0)
     writer.write(b"one\ntwo\nthree\n")
     files.close(writer)

@@ -24,7 +24,7 @@ from paddle_operator.local.apiserver.registry.create_update import Edit, Writer
 from paddle_operator.local.apiserver.registry.delete import Deleter
 from paddle_operator.local.apiserver.registry.list import check_list_parameters, list_body, selection_of
 from paddle_operator.local.apiserver.registry.list import found as found_in
-from paddle_operator.local.apiserver.registry.pod_subresources import LogWish
+from paddle_operator.local.apiserver.registry.pod_subresources import LogRequest
 from paddle_operator.local.apiserver.registry.resource import Resource, Resources
 from paddle_operator.local.apiserver.registry.scale import scale_of, scaled
 from paddle_operator.local.apiserver.registry.watch import Watch, wish_of
@@ -68,7 +68,7 @@ class Request:
     accept: str = ""
 
 
-Outcome = Answer | Watch | LogWish
+Outcome = Answer | Watch | LogRequest
 
 WITHOUT_PROTOBUF = (
     "the local cluster reads no protobuf, which kubectl sends where it makes an object of flags: "
@@ -232,7 +232,7 @@ class Api:
     def _about_pod(self, request: Request, pods: Resource, record: Record) -> Outcome:
         part, parameters = request.target.subresource, request.parameters
         if part == "log" and request.method == "GET":
-            return pod_subresources.log_wish(pods, record, parameters, self.clock.now()) or Answer(b"", 204)
+            return pod_subresources.log_request(pods, record, parameters, self.clock.now()) or Answer(b"", 204)
         if part == "binding" and request.method == "POST":
             options = write_options("CreateOptions", parameters)
             return pod_subresources.bind(self.writer, pods, record, _object(request, "Binding"), options, self.clock)

@@ -24,7 +24,7 @@ from paddle_operator.local.apiserver import discovery, openapi, serving_cert
 from paddle_operator.local.apiserver.answers import Answer
 from paddle_operator.local.apiserver.api_errors import Refusal, bad_request
 from paddle_operator.local.apiserver.handlers import Api, Request
-from paddle_operator.local.apiserver.registry.pod_subresources import LogWish, PodLogs
+from paddle_operator.local.apiserver.registry.pod_subresources import LogRequest, PodLogs
 from paddle_operator.local.apiserver.registry.watch import Watch
 from paddle_operator.local.apiserver.request_info import target_of
 from paddle_operator.local.apiserver.scheme.kind import Kind
@@ -208,10 +208,10 @@ class ApiServer:
             await lines.aclose()  # type: ignore[attr-defined]
         return response
 
-    async def _logged(self, request: web.BaseRequest, wish: LogWish) -> web.StreamResponse:
+    async def _logged(self, request: web.BaseRequest, wanted: LogRequest) -> web.StreamResponse:
         if self._logs is None:
             raise Refusal(404, "this local cluster keeps no logs: it runs without a node")
-        pieces = wish.pieces(self._logs)
+        pieces = self._logs.stream(wanted.pod, wanted.uid, wanted.options)
         try:
             first = await anext(pieces, b"")  # whether there is such a log is known now, before the head is sent
         except LogError as problem:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from paddle_operator.local.atomic_file import write_whole
+from paddle_operator.local.atomic_file import write_atomic
 
 FILE = "server.pem"
 VALIDITY = timedelta(days=3650)
@@ -19,7 +19,7 @@ def ensure_certificate(directory: Path, now: datetime) -> Path:
     """The file with certificate and key, generated if missing; only its owner can read it. Raises OSError."""
     path = directory / FILE
     if not path.exists():
-        write_whole(path, generate_certificate(now))
+        write_atomic(path, generate_certificate(now))
     return path
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.local.atomic_file import write_whole
+from paddle_operator.local.atomic_file import write_atomic
 from paddle_operator.local.cri import Image, ImageError, Progress, StartError
 from paddle_operator.local.images import layers
 from paddle_operator.local.images.dockerfile import DockerfileError
@@ -137,7 +137,7 @@ class LocalImages:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("python", "python3"):
             if not (folder / name).exists():
-                write_whole(folder / name, script, mode=0o755)
+                write_atomic(folder / name, script, mode=0o755)
         return folder, python.parent
 
     async def _programs(self, made_of: Recipe, layer: Path, progress: Progress) -> Path:
@@ -224,7 +224,7 @@ def register_image(
         said = {}  # unreadable, so nothing that it says is lost
     said[name] = Source(folder, build_arguments or {}, python)
     text = json.dumps({key: _stored(source) for key, source in sorted(said.items())}, indent=2)
-    write_whole(registered, text + "\n", mode=0o644)
+    write_atomic(registered, text + "\n", mode=0o644)
 
 
 def registrations(registered: Path) -> dict[str, Source]:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import in_words
+from paddle_operator.local.container_logs import LogWriter
 from paddle_operator.local.cri import Process, StartError
 from paddle_operator.local.kubelet.container_io import Output, executed
 from paddle_operator.local.kubelet.container_making import ContainerMaker, Run
@@ -29,7 +30,6 @@ from paddle_operator.local.kubelet.states import (
     Terminated,
     Waiting,
 )
-from paddle_operator.local.log_writer import LogWriter
 
 FIRST_BACKOFF_SECONDS = 10.0
 LONGEST_BACKOFF_SECONDS = 300.0

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from paddle_operator.kube.clock import Clock
+from paddle_operator.kube.objects import Key
 from paddle_operator.local.apiserver.answers import Answer, success
 from paddle_operator.local.apiserver.api_errors import Refusal, bad_request
 from paddle_operator.local.apiserver.registry.create_update import Writer
@@ -16,54 +17,21 @@ from paddle_operator.local.apiserver.request_info import Parameters, WriteOption
 from paddle_operator.local.apiserver.scheme.kind import Manifest
 from paddle_operator.local.apiserver.storage.watch_cache import Record
 from paddle_operator.local.apiserver.validation import causes
+from paddle_operator.local.container_logs import LogOptions
 
 
 class PodLogs(Protocol):
-    def stream(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        *,
-        container: str = "",
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since: datetime | None = None,
-        timestamps: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """What a container has printed, in pieces. Raises LogError, of which str() is a sentence."""
+    def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """Yield what a container has printed, in chunks. Raises LogError with the message for the client."""
 
 
 @dataclass(frozen=True)
-class LogWish:
-    """A log that somebody wants to read, all of it checked but whether it is there."""
+class LogRequest:
+    """A validated request for a log, which may still not exist."""
 
-    namespace: str
-    name: str
+    pod: Key
     uid: str
-    container: str
-    follow: bool = False
-    previous: bool = False
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    since: datetime | None = None
-    timestamps: bool = False
-
-    def pieces(self, logs: PodLogs) -> AsyncIterator[bytes]:
-        return logs.stream(
-            self.namespace,
-            self.name,
-            self.uid,
-            container=self.container,
-            follow=self.follow,
-            previous=self.previous,
-            tail_lines=self.tail_lines,
-            limit_bytes=self.limit_bytes,
-            since=self.since,
-            timestamps=self.timestamps,
-        )
+    options: LogOptions
 
 
 def bind(
@@ -117,7 +85,7 @@ def evict(deleter: Deleter, pods: Resource, record: Record, eviction: Manifest, 
     return success(201)
 
 
-def log_wish(pods: Resource, record: Record, parameters: Parameters, now: datetime) -> LogWish | None:
+def log_request(pods: Resource, record: Record, parameters: Parameters, now: datetime) -> LogRequest | None:
     """None where no node has the pod yet, so that there is no log. Raises Refusal."""
     name, pod = record.key.name, pods.manifest(record)
     spec = pod.get("spec") or {}
@@ -127,11 +95,8 @@ def log_wish(pods: Resource, record: Record, parameters: Parameters, now: dateti
     container = _container(name, spec, parameters.get("container", ""))
     if not spec.get("nodeName"):
         return None
-    return LogWish(
-        record.key.namespace,
-        name,
-        record.uid,
-        container,
+    options = LogOptions(
+        container=container,
         follow=truth(parameters, "follow"),
         previous=truth(parameters, "previous"),
         tail_lines=tail,
@@ -139,6 +104,7 @@ def log_wish(pods: Resource, record: Record, parameters: Parameters, now: dateti
         since=_since(name, parameters, now),
         timestamps=truth(parameters, "timestamps"),
     )
+    return LogRequest(record.key, record.uid, options)
 
 
 def _container(pod: str, spec: Manifest, wanted: str) -> str:
