@@ -163,7 +163,7 @@ async def until_all_kept_are_broken(channels: ConnectionPool, way: Origin) -> No
         (b"", "Server disconnected"),
         (ANSWER[:-1], "Server disconnected"),
         (OPEN_ENDED + b"5\r\nabc", "Server disconnected"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "the answer is no HTTP"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "invalid HTTP response: Expected HTTP/"),
     ],
 )
 async def test_an_answer_that_breaks_off_is_told_as_lost(channels: ConnectionPool, text: bytes, words: str) -> None:

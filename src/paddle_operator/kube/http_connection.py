@@ -99,7 +99,7 @@ class HTTPConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.ended:
+        if self._answer is None or self._answer.complete:
             self._fail(Lost("the server spoke unasked"))
             return
         self._heard_at = self._loop.time()
@@ -108,14 +108,14 @@ class HTTPConnection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._fail(Lost(str(error)))
             return
-        if self._answer.waiting > self.most_waiting:
+        if self._answer.buffered > self.most_waiting:
             self.hold()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._answer is not None and not self._answer.ended:
+        if self._answer is not None and not self._answer.complete:
             try:
-                self._answer.close()
+                self._answer.feed_eof()
             except RemoteProtocolError as problem:
                 self._fail(Lost(str(error or problem)))
         self._error = self._error or Lost("Server disconnected")
@@ -160,19 +160,19 @@ class Reply:
     async def read(self) -> bytes:
         """The whole body. Raises Lost or TimeoutError."""
         answer = self._answer
-        if not answer.ended:
-            await self._channel.until(lambda: answer.ended, self._silence_seconds)
+        if not answer.complete:
+            await self._channel.until(lambda: answer.complete, self._silence_seconds)
         return answer.take()
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The body as it comes, as much at once as there is. Raises Lost or TimeoutError."""
         answer, self._channel.most_waiting = self._answer, MUCH
         while True:
-            await self._channel.until(lambda: answer.ended or answer.waiting > 0, self._silence_seconds)
-            if answer.waiting:
+            await self._channel.until(lambda: answer.complete or answer.buffered > 0, self._silence_seconds)
+            if answer.buffered:
                 self._channel.resume_reading()
                 yield answer.take()
-            elif answer.ended:
+            elif answer.complete:
                 return
 
     def hold(self) -> None:

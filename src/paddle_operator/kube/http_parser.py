@@ -1,178 +1,115 @@
-"""What has a server said so far? HTTP/1.1 as bytes in any portions, to a status, headers and the parts of a body.
+"""HTTP/1.1 responses as a client of an API server needs them, parsed by llhttp (httptools); no I/O.
 
-No I/O: whoever holds the connection feeds it. RFC 9112, sections 4 to 7, as far as a client of an API server needs it.
+µs of CPU, this adapter and the parser that we wrote by hand before: a response of 300 B 3.5 and 4.5, one of 7 KB 3.9 and
+6.2, a watch event of 7 KB 0.4 and 1.1. llhttp also refuses chunk sizes such as `+5`, two Content-Lengths, and NUL.
 """
 
-from collections.abc import Callable
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-LARGEST_HEAD = 64 * 1024
+MAX_OVERHEAD_BYTES = 64 * 1024  # bytes in a row that are no body: head, chunk sizes and extensions, trailers
 
 
 class RemoteProtocolError(Exception):
-    """These bytes are no HTTP, or they end too early."""
+    """The bytes are not HTTP/1.1, or the connection ended before the response did."""
 
 
 class ResponseParser:
-    """Grows as it is fed; `ended` when the last byte of it is here."""
+    """One response. Feed it bytes until `complete`; interim responses (1xx) are skipped."""
 
     def __init__(self, *, tunnel: bool = False) -> None:
-        """With `tunnel` it is a proxy's answer to CONNECT, after which the bytes are somebody else's."""
-        self.status = 0  # no head yet
+        """A `tunnel` is the response to CONNECT: where it succeeds, it has no body."""
+        self.status = 0  # 0 until the final response's head is complete
         self.reason = ""
-        self._top = ""  # the lines of the head
-        self._top_in_small = ""
-        self.ended = False
-        self.waiting = 0  # bytes of the body that nobody has taken
+        self.complete = False
+        self.buffered = 0  # bytes of the body that were not taken yet
         self._tunnel = tunnel
-        self._parts: list[bytes] = []
-        self._rest = b""  # what cannot be understood before more of it is here
-        self._left = 0  # bytes of the body, or of the present chunk, that are still to come
-        self._goes_on = False  # whether the connection may carry another answer
-        self._read: Callable[[bytes, int], int] = self._head
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._overhead = 0
+        self._keep_alive = False
+        self._ends_with_connection = False
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
     @property
     def reusable(self) -> bool:
-        """Whether the connection can be asked again; one that said more than it was asked for cannot be trusted."""
-        return self.ended and self._goes_on and not self._rest
-
-    def take(self) -> bytes:
-        """The body as far as it is here and was not taken before."""
-        taken = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self.waiting = 0
-        return taken
+        """Whether the connection can carry another request. Not if the server sent more than the response."""
+        return self.complete and self._keep_alive
 
     def header(self, name: str) -> str:
-        """The value of a header, by its name in small letters. Looked for when asked: of a dozen, few ever are."""
-        begin = self._top_in_small.find(f"\r\n{name}:")
-        if begin < 0:
-            return ""
-        begin += len(name) + 3
-        end = self._top.find("\r\n", begin)
-        return self._top[begin : end if end >= 0 else None].strip()
+        """The value of a header by its lower-case name; repeated headers are joined by commas."""
+        return self._headers.get(name.encode(), b"").decode("latin-1").strip()
+
+    def take(self) -> bytes:
+        """Return the part of the body that has arrived since the last call."""
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body.clear()
+        self.buffered = 0
+        return body
 
     def feed(self, data: bytes) -> None:
         """Raises RemoteProtocolError."""
-        data = self._rest + data if self._rest else data
-        at = 0
-        while not self.ended:
-            next_at = self._read(data, at)
-            if next_at < 0:
-                break
-            at = next_at
-        self._rest = data[at:]
-
-    def close(self) -> None:
-        """The server has closed the connection, which ends a body of no announced length. Raises RemoteProtocolError."""
-        if self._read == self._until_closed:
-            self.ended = True
-        if not self.ended:
-            raise RemoteProtocolError("Server disconnected")
-
-    # Each reads what comes next at a place and says where the rest begins, or -1 where that is not all here.
-
-    def _head(self, data: bytes, at: int) -> int:
-        end = data.find(b"\r\n\r\n", at)
-        if end < 0:
-            if len(data) - at > LARGEST_HEAD or not _may_be_http(data[at : at + 7]):
-                raise RemoteProtocolError("the answer is no HTTP")
-            return -1
-        top = data[at:end].decode("latin-1")
-        first, _, _ = top.partition("\r\n")
-        version, _, said = first.partition(" ")
-        code, _, reason = said.partition(" ")
-        if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
-            raise RemoteProtocolError("the answer is no HTTP")
-        if code.startswith("1"):
-            return end + 4  # the answer itself is still to come
-        self._top, self._top_in_small = top, top.lower()
-        self._goes_on = version != "HTTP/1.0" and "close" not in self.header("connection").lower()
-        self._read = self._frame(int(code))
-        self.status, self.reason = int(code), reason
-        return end + 4
-
-    def _frame(self, status: int) -> Callable[[bytes, int], int]:
-        coding, length = self.header("transfer-encoding"), self.header("content-length")
-        if status in (204, 304) or (self._tunnel and status < 300):
-            self.ended = True
-        elif coding:
-            if coding.lower() != "chunked":
-                raise RemoteProtocolError(f"the answer comes as {coding}, which nobody asked for")
-            return self._chunk_size
-        elif length:
-            if not length.isdecimal():
-                raise RemoteProtocolError(f"the answer is {length} bytes long")
-            self._left = int(length)
-            self.ended = not self._left
-        else:
-            self._goes_on = False
-            return self._until_closed
-        return self._counted
-
-    def _counted(self, data: bytes, at: int) -> int:
-        at = self._part(data, at)
-        self.ended = not self._left
-        return at
-
-    def _chunk_size(self, data: bytes, at: int) -> int:
-        end = self._end_of_line(data, at)
-        if end < 0:
-            return -1
+        assert self._parser, "fed after the response was complete"
+        self._overhead += len(data)
         try:
-            size = int(data[at:end].partition(b";")[0], 16)
-        except ValueError:
-            raise RemoteProtocolError("a chunk of the answer has no size") from None
-        if size < 0:
-            raise RemoteProtocolError("a chunk of the answer has no size")
-        begin, stop = end + 2, end + 2 + size
-        if size and data[stop : stop + 2] == b"\r\n":  # all of it is here, as nearly always in a watch
-            self._parts.append(data[begin:stop])
-            self.waiting += size
-            return stop + 2
-        self._left = size
-        self._read = self._chunk if size else self._trailer
-        return begin
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            if not self.complete:
+                raise RemoteProtocolError(f"invalid HTTP response: {error.__context__ or error}") from None
+            self._keep_alive = False
+        if self.complete:
+            self._parser = None  # it refers to this object: without the cycle both are freed at once
+        elif self._overhead > MAX_OVERHEAD_BYTES:
+            raise RemoteProtocolError(f"invalid HTTP response: over {MAX_OVERHEAD_BYTES} bytes of headers")
 
-    def _chunk(self, data: bytes, at: int) -> int:
-        at = self._part(data, at)
-        if not self._left:
-            self._read = self._chunk_end
-        return at
+    def feed_eof(self) -> None:
+        """The server has closed the connection. Raises RemoteProtocolError where the response is incomplete."""
+        self._parser = None
+        if not self._ends_with_connection:
+            raise RemoteProtocolError("Server disconnected")
+        self.complete = True
 
-    def _chunk_end(self, data: bytes, at: int) -> int:
-        if len(data) < at + 2:
-            return -1
-        if data[at : at + 2] != b"\r\n":
-            raise RemoteProtocolError("a chunk of the answer is longer than it says")
-        self._read = self._chunk_size
-        return at + 2
+    # Called by httptools
 
-    def _trailer(self, data: bytes, at: int) -> int:
-        end = self._end_of_line(data, at)
-        self.ended = end == at
-        return end + 2 if end >= 0 else -1
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self._keep_alive = False
 
-    def _until_closed(self, data: bytes, at: int) -> int:
-        self._left = len(data) - at
-        return self._part(data, at)
+    def on_status(self, reason: bytes) -> None:
+        if not self.complete:
+            self.reason += reason.decode("latin-1")
 
-    def _part(self, data: bytes, at: int) -> int:
-        """Keep what is here of what is left."""
-        part = data[at : at + self._left]
-        if not part:
-            return -1
-        self._parts.append(part)
-        self.waiting += len(part)
-        self._left -= len(part)
-        return at + len(part)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.status:  # a trailer otherwise
+            name = name.lower()
+            self._headers[name] = self._headers[name] + b", " + value if name in self._headers else value
 
-    @staticmethod
-    def _end_of_line(data: bytes, at: int) -> int:
-        end = data.find(b"\r\n", at)
-        if end < 0 and len(data) - at > LARGEST_HEAD:
-            raise RemoteProtocolError("a line of the answer does not end")
-        return end
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        assert parser
+        status = parser.get_status_code()
+        if status < 200 or self.complete:
+            self.reason = ""
+            self._headers.clear()
+            return
+        if parser.get_http_version() not in ("1.1", "1.0"):
+            raise RemoteProtocolError(f"unexpected version {parser.get_http_version()}")
+        self.status = status
+        self._keep_alive = parser.should_keep_alive()
+        if self._tunnel and status < 300:
+            self.complete = True
+            return
+        coding = self._headers.get(b"transfer-encoding")
+        if coding is not None and coding.lower() != b"chunked":
+            raise RemoteProtocolError(f"unexpected Transfer-Encoding: {coding.decode('latin-1')}")
+        self._ends_with_connection = coding is None and b"content-length" not in self._headers
 
+    def on_body(self, data: bytes) -> None:
+        if self.complete:  # of a tunnel, which has none
+            self._keep_alive = False
+            return
+        self._body.append(data)
+        self.buffered += len(data)
+        self._overhead = 0
 
-def _may_be_http(beginning: bytes) -> bool:
-    return b"HTTP/1.".startswith(beginning)
+    def on_message_complete(self) -> None:
+        self.complete = self.status > 0
