@@ -26,7 +26,7 @@ from paddle_operator.api.spec import (
     SuccessPolicy,
     SuccessRule,
 )
-from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
+from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus, RootFailure
 from testbed.assets import kubernetes_version
 
 EXAMPLE = Path(__file__).parent.parent / "deploy/examples/wide_and_deep.yaml"
@@ -40,7 +40,7 @@ SPEC = (
     SuccessPolicy,
     SuccessRule,
 )
-STATUS = (PaddleJobStatus, RoleStatus, Reference, Condition)
+STATUS = (PaddleJobStatus, RoleStatus, Reference, Condition, RootFailure)
 PLAIN = {bool: "true or false", int: "whole number", str: "text", datetime: "time", dict[str, Any]: "PodTemplateSpec"}
 
 TEXT = """\

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase
+from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Role, RootFailure
 from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.job_progress import JobProgress, headline, reason_of, state_in_words, summary
 from paddle_operator.cli.live_view import drawn
@@ -88,9 +88,8 @@ def test_the_summary_has_what_the_programs_reached() -> None:
 
 
 def test_the_summary_of_a_failure_ends_with_the_last_words_of_who_is_blamed() -> None:
-    scene = JobProgress(
-        a_job(Phase.FAILED, "mnist-worker-1 exited 1: the program failed", "Failed", completion_time=T0)
-    )
+    failure = RootFailure("mnist-worker-1", Role.WORKER, 1, exit_code=1)
+    scene = JobProgress(a_job(Phase.FAILED, "training failed", "Failed", completion_time=T0, root_failure=failure))
     for index in (0, 1):
         pod = a_pod(f"mnist-worker-{index}", uid=str(index))
         scene.saw(pod)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from paddle_operator.api.paddlejob import RootFailure
 from paddle_operator.plan.children import Job
-from paddle_operator.plan.failure_policy import pause_before
+from paddle_operator.plan.failure_policy import MAX_REASON_LENGTH, pause_before
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,
@@ -47,6 +48,41 @@ def ended(life: Model) -> tuple[str, str]:
 def fails(life: Model, name: str = "mnist-worker-1", code: int = 1, **told: Any) -> None:
     life.exits(name, code, **told)
     life.rest()
+
+
+# The root failure in the status
+
+
+def test_status_names_the_pod_that_failed_first() -> None:
+    """Its peer is a victim, although it ended first."""
+    job = a_job(workers=3)
+    victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
+    cause = a_pod(job, "worker", 2, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 2 * SECONDS)
+    desired = plan(job, replaced(running(job), victim, cause), T0 + 9 * SECONDS)
+    assert desired.status.root_failure == RootFailure("mnist-worker-2", "worker", 2, 137, "OOMKilled")
+
+
+def test_root_failure_stays_while_the_job_restarts() -> None:
+    life = a_life(tried(2))
+    fails(life, code=3)
+    life.wait(10)
+    life.all_run()
+    assert life.status.root_failure == RootFailure("mnist-worker-1", "worker", 1, 3)
+
+
+def test_root_failure_is_cleared_by_another_reason_to_end() -> None:
+    failure = RootFailure("mnist-worker-1", "worker", 1, 3)
+    job = a_job(workers=2, policies={"activeDeadlineSeconds": 60}, root_failure=failure, active_since=T0)
+    assert plan(job, running(job), T0 + 59 * SECONDS).status.root_failure == failure
+    assert plan(job, running(job), T0 + 60 * SECONDS).status.root_failure is None
+
+
+def test_reason_of_a_root_failure_is_bounded() -> None:
+    job = a_job(workers=1)
+    failed = a_pod(job, "worker", 0, phase="Failed", exit_reason="x" * 10_000)
+    failure = plan(job, replaced(running(job), failed), T0).status.root_failure
+    assert failure
+    assert len(failure.reason) == MAX_REASON_LENGTH
 
 
 # By the code

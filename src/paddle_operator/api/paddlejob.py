@@ -18,7 +18,7 @@ from paddle_operator.api.spec import (
     RoleSpec,
     SchedulingPolicy,
 )
-from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
+from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus, RootFailure
 
 __all__ = [
     "API_VERSION",
@@ -41,6 +41,7 @@ __all__ = [
     "Role",
     "RoleSpec",
     "RoleStatus",
+    "RootFailure",
     "SchedulingPolicy",
     "manager_of",
     "problems",

@@ -61,6 +61,23 @@ class Condition(Fields, frozen=True, omit_defaults=False):
     """Since when the status is what it is."""
 
 
+class RootFailure(Fields, frozen=True):
+    """The pod that failed first: what its peers ended with is a consequence."""
+
+    pod: str
+    """Its name."""
+    role: str = ""
+    """ps, worker or heter."""
+    index: int = 0
+    """Its index within the role."""
+    exit_code: int | None = None
+    """The exit code of its container, where one is known."""
+    reason: str = ""
+    """The reason given by kubelet or by the controller that evicted it, such as OOMKilled."""
+    container: str = ""
+    """The container that failed, where it is not the one that trains."""
+
+
 class PaddleJobStatus(Fields, frozen=True):
     """What has become of it."""
 
@@ -94,6 +111,8 @@ class PaddleJobStatus(Fields, frozen=True):
     """How many tries of backoffLimit are used up."""
     next_attempt_time: datetime | None = None
     """When pods are made again after the last failure."""
+    root_failure: RootFailure | None = None
+    """The pod whose failure ended the job or made it restart last. Left out where another reason did."""
     replacing: tuple[str, ...] = ()
     """UIDs of failed pods that are counted already and about to be replaced, each alone."""
     active_since: datetime | None = None

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from paddle_operator.api.paddlejob import Phase
+from paddle_operator.api.reasons import WaitingReason
 from paddle_operator.cli.deadline_text import end_told, expiry_told, tries_told
 from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.training_progress import Progress, Result, progress_in, result_in, result_in_words
@@ -11,7 +12,9 @@ from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.children import Job, PodView, pod_view
 from paddle_operator.plan.status import HELD_BACK
 
-PREPARING = "ContainerCreating"  # with a message where an image is being made: what is downloaded, how long it takes
+PREPARING = (
+    WaitingReason.CONTAINER_CREATING
+)  # with a message where an image is being made: what is downloaded, how long it takes
 LONGEST_TAIL = 12  # lines of a failed program that the summary shows again
 
 
@@ -130,14 +133,14 @@ def summary(scene: JobProgress, now: datetime) -> list[str]:
         if told:
             lines.append(f"  {scene.short(actor.view.name)}  {told}")
     if job.status.phase == Phase.FAILED:
-        lines += _last_words(scene)
+        lines += _root_failure_logs(scene)
     return lines
 
 
-def _last_words(scene: JobProgress) -> list[str]:
-    """What the pod printed last that the operator blames, for whoever does not want to scroll."""
-    blamed = reason_of(scene.job).split(" ", 1)[0]
-    actor = scene.actors.get(blamed)
-    if not actor or not actor.tail:
+def _root_failure_logs(progress: JobProgress) -> list[str]:
+    """The last lines of the pod that failed first."""
+    failure = progress.job.status.root_failure
+    pod = progress.actors.get(failure.pod) if failure else None
+    if not failure or not pod or not pod.tail:
         return []
-    return [f"  the last lines of {scene.short(blamed)}:", *(f"    {line}" for line in actor.tail)]
+    return [f"  the last lines of {progress.short(failure.pod)}:", *(f"    {line}" for line in pod.tail)]

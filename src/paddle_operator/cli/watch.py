@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from paddle_operator.api.paddlejob import Phase
+from paddle_operator.api.reasons import Reason
 from paddle_operator.cli.deleted_job import told_of_gone
 from paddle_operator.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, NOT_YET
 from paddle_operator.cli.job_progress import JobProgress, reason_of, summary
@@ -25,7 +26,7 @@ from paddle_operator.plan.children import Job
 from paddle_operator.plan.status import RUNNING
 
 # On a machine of one's own nobody comes and helps: these would be waited for in vain.
-HOPELESS = frozenset({"ImagePullFailed", "CreateContainerFailed", "Invalid", "Unschedulable"})
+HOPELESS = frozenset({Reason.IMAGE_PULL_FAILED, Reason.CREATE_CONTAINER_FAILED, Reason.INVALID, Reason.UNSCHEDULABLE})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paddle_operator.api.paddlejob import Phase
+from paddle_operator.api.reasons import Reason, RestartCause, WaitingReason
 from paddle_operator.kube.metrics import REGISTRY
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.status import RUNNING, find_condition
@@ -19,26 +20,13 @@ _phases = Histogram(
 )
 _restarts = Counter("paddlejob_restarts", "Times that pods were replaced, by cause.", ["cause"], registry=REGISTRY)
 _finished = Counter("paddlejob_finished", "Jobs that came to an end, by phase.", ["phase"], registry=REGISTRY)
-for _cause in ("failure", "disruption", "lost", "replicas"):
+for _cause in RestartCause:
     _restarts.labels(_cause)  # they are there before the first: from nothing to one nobody sees an increase
 for _phase in (Phase.COMPLETED, Phase.FAILED):
     _finished.labels(_phase)
 
 # Kubelet's words; one that we do not know is told as Other, so that no image or plug-in can make up labels.
-_WAITING = frozenset(
-    {
-        "ContainerCreating",
-        "PodInitializing",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-        "CrashLoopBackOff",
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-    }
-)
+_WAITING = frozenset(WaitingReason)
 
 
 def count_restart(cause: str) -> None:
@@ -84,7 +72,7 @@ class JobsCollector(Collector):
 def _waits_for(pod: PodView) -> str:
     if pod.waiting:
         return pod.waiting if pod.waiting in _WAITING else "Other"
-    return "Unschedulable" if pod.unschedulable else ""
+    return Reason.UNSCHEDULABLE if pod.unschedulable else ""
 
 
 def _family(name: str, text: str, label: str, counts: dict[str, int] | Tally[str]) -> GaugeMetricFamily:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from paddle_operator.api.paddlejob import MANAGER, PaddleJobSpec, PaddleJobStatus, Phase
+from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Waiting
 from paddle_operator.kube.writes import Plan
 from paddle_operator.plan.metadata import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
@@ -247,7 +248,7 @@ def child_view(child: Object) -> ChildView:
     )
 
 
-NAME_TAKEN = "NameConflict"
+NAME_TAKEN = Reason.NAME_CONFLICT
 """Somebody else's object has the name of a child. Every other refusal is the API server's, and in its words."""
 
 

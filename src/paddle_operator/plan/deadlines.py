@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from paddle_operator.api.reasons import Reason
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.exit_codes import Verdict
 from paddle_operator.plan.observed import ObservedJob
@@ -52,7 +53,7 @@ def overdue(world: ObservedJob, now: datetime) -> Verdict | None:
     if until is None or now < until:
         return None
     limit = world.spec.active_deadline_seconds
-    return Verdict("DeadlineExceeded", f"not done after {limit} s, which is spec.activeDeadlineSeconds")
+    return Verdict(Reason.DEADLINE_EXCEEDED, f"not done after {limit} s, which is spec.activeDeadlineSeconds")
 
 
 def late_to_start(world: ObservedJob, now: datetime) -> Verdict | None:
@@ -62,7 +63,7 @@ def late_to_start(world: ObservedJob, now: datetime) -> Verdict | None:
         return None
     limit, waits = world.spec.start_deadline_seconds, find_condition(world.job, RUNNING)
     message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
-    return Verdict("StartDeadlineExceeded", f"{message}: {waits.message}" if waits else message)
+    return Verdict(Reason.START_DEADLINE_EXCEEDED, f"{message}: {waits.message}" if waits else message)
 
 
 def next_deadline(world: ObservedJob, now: datetime) -> datetime | None:

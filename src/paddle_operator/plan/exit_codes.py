@@ -7,6 +7,7 @@ are victims, and blamed only where nobody else failed.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from paddle_operator.api.reasons import Reason
 from paddle_operator.plan.children import PodView
 
 VICTIM_CODES = frozenset({134, 250})
@@ -46,7 +47,7 @@ _MEANING_OF_REASON = {
 class Verdict:
     """Why a job has failed, and the pod that it failed of, if it was one."""
 
-    reason: str
+    reason: Reason
     message: str
     cause: PodView | None = None
 

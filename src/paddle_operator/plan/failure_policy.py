@@ -7,12 +7,13 @@ with what it leads to (the number of the attempt, or the UIDs that are replaced)
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus
+from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus, RootFailure
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.exit_codes import is_victim
 from paddle_operator.plan.observed import ObservedJob
 
 BAD_COMMAND_LINE = 2
+MAX_REASON_LENGTH = 128  # characters: any client may write status.reason of a pod
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=6)
 
@@ -20,6 +21,14 @@ LONGEST_PAUSE = timedelta(minutes=6)
 def root_failures(world: ObservedJob) -> list[PodView]:
     """The pods that failed by themselves; where there are none, their victims."""
     return [pod for pod in world.failed if not is_victim(pod)] or world.failed
+
+
+def root_failure(world: ObservedJob, pod: PodView | None) -> RootFailure | None:
+    """The status field that names the pod; None where no failed pod is the reason."""
+    if pod is None:
+        return None
+    role, index = world.places[pod.name]
+    return RootFailure(pod.name, role, index, pod.exit_code, pod.exit_reason[:MAX_REASON_LENGTH], pod.failed_container)
 
 
 def action_for(spec: PaddleJobSpec, pod: PodView) -> FailureAction:

@@ -14,13 +14,14 @@ from paddle_operator.api.paddlejob import (
     Role,
     RoleStatus,
 )
+from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.writes import Delete, EventIntent, Plan
 from paddle_operator.plan.children import Children, Job, JobPlan, PodView
 from paddle_operator.plan.clean_pod_policy import clean_up
 from paddle_operator.plan.deadlines import expiry
 from paddle_operator.plan.diff import waves, without_finalizer
 from paddle_operator.plan.exit_codes import Verdict
-from paddle_operator.plan.failure_policy import used
+from paddle_operator.plan.failure_policy import root_failure, used
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.status import (
@@ -49,7 +50,7 @@ def complete(world: ObservedJob, now: datetime) -> JobPlan:
         restarts=used(world),  # kubelet's tries would be forgotten with the pods
     )
     succeeded = success_told(world)
-    ended = make_condition(world.job, COMPLETED, True, "WorkersSucceeded", succeeded, now)
+    ended = make_condition(world.job, COMPLETED, True, Reason.WORKERS_SUCCEEDED, succeeded, now)
     return finish(world, Phase.COMPLETED, ended, status, now)
 
 
@@ -76,7 +77,13 @@ def success_told(world: ObservedJob) -> str:
 def fail(world: ObservedJob, verdict: Verdict, now: datetime) -> JobPlan:
     status = base(world, now)
     ended_at = end_of([verdict.cause] if verdict.cause else [], status, now)
-    status = msgspec.structs.replace(status, completion_time=ended_at, next_attempt_time=None, restarts=used(world))
+    status = msgspec.structs.replace(
+        status,
+        completion_time=ended_at,
+        next_attempt_time=None,
+        restarts=used(world),
+        root_failure=root_failure(world, verdict.cause),
+    )
     ended = make_condition(world.job, FAILED, True, verdict.reason, verdict.message, now)
     return finish(world, Phase.FAILED, ended, status, now)
 

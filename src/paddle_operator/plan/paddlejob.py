@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, Intranet, PaddleJobStatus, Phase
+from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Children, Job, JobPlan
 from paddle_operator.plan.deadlines import earliest, late_to_start, next_deadline, overdue
@@ -126,7 +127,7 @@ def plan_deleted(job: Job) -> JobPlan:
 
 def plan_invalid(job: Job, now: datetime) -> JobPlan:
     """Stored before there were rules: say what is wrong, touch no child; without the finalizer it can be deleted."""
-    accepted = make_condition(job, ACCEPTED, False, "SpecInvalid", "; ".join(job.problems), now)
+    accepted = make_condition(job, ACCEPTED, False, Reason.SPEC_INVALID, "; ".join(job.problems), now)
     status = msgspec.structs.replace(
         job.status,
         phase=job.status.phase or Phase.PENDING,
@@ -153,7 +154,7 @@ def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: d
     news += [each for risk in found if risk.status == "True" for each in event_on_transition(job, risk, warning=True)]
     dead = stuck_terminating(world, now)
     news += [
-        EventIntent("NodeLost", f"{each.name} does not leave {each.node}: it is given up", warning=True)
+        EventIntent(Reason.NODE_LOST, f"{each.name} does not leave {each.node}: it is given up", warning=True)
         for each in dead
     ]
     first = [*without_finalizer(job), *superfluous(world), *force_deletes(dead)]
@@ -195,7 +196,7 @@ def creation_blocker(world: ObservedJob, around: PlanContext, now: datetime) -> 
         if around.groups_absent:
             fix = "install Volcano, or start the operator without --scheduling"
             return (
-                "PodGroupCRDNotFound",
+                Reason.POD_GROUP_CRD_NOT_FOUND,
                 f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}",
             )
         if not may_run(world.children.group):
@@ -203,9 +204,9 @@ def creation_blocker(world: ObservedJob, around: PlanContext, now: datetime) -> 
             return not_running_reason(world) if refused else wait_of(world.job, world.children.group, now)
     if world.spec.is_elastic and not around.etcd:
         fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
-        return "EtcdNotConfigured", f"spec.elastic needs an etcd: {fix}"
+        return Reason.ETCD_NOT_CONFIGURED, f"spec.elastic needs an etcd: {fix}"
     if world.spec.intranet is Intranet.HOST and world.job.status.host_port is None:
-        return "HostPortsExhausted", "every block of --port-range is taken by a live job: widen the range"
+        return Reason.HOST_PORTS_EXHAUSTED, "every block of --port-range is taken by a live job: widen the range"
     return None
 
 
@@ -214,7 +215,7 @@ def left_out(shared: RendezvousEnv) -> list[EventIntent]:
         return []
     names = " and ".join(shared.left_out)
     note = f"left out {names}, longer than Linux allows: python -m paddle.distributed.launch needs only its master"
-    return [EventIntent("EndpointsLeftOut", note, warning=True)]
+    return [EventIntent(Reason.ENDPOINTS_LEFT_OUT, note, warning=True)]
 
 
 def event_on_transition(job: Job, told_now: Condition, *, warning: bool) -> tuple[EventIntent, ...]:

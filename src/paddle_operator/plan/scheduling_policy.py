@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from paddle_operator.api.paddlejob import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
+from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.kube.pod_requests import as_quantities, pod_requests
 from paddle_operator.kube.quantities import Amounts, amounts, times, total
@@ -54,16 +55,19 @@ def may_run(group: GroupView | None) -> bool:
 def wait_of(job: Job, group: GroupView | None, now: datetime) -> NotRunningReason:
     """Why no pod is made yet; a moment after the group was made, that is nothing to worry about."""
     if group is None:
-        return "CreatingPodGroup", f"PodGroup {job.key.name} is not made yet"
+        return Reason.CREATING_POD_GROUP, f"PodGroup {job.key.name} is not made yet"
     if (seen_by := seen_at(group)) and now < seen_by:
-        return "CreatingPodGroup", f"PodGroup {group.name} was made a moment ago"
+        return Reason.CREATING_POD_GROUP, f"PodGroup {group.name} was made a moment ago"
     queue = group.queue or "default"
     held = f"Volcano has not let PodGroup {group.name} into queue {queue}"
     if group.phase:
-        return "WaitingForPodGroup", f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}"
+        return (
+            Reason.WAITING_FOR_POD_GROUP,
+            f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}",
+        )
     # Of a group whose queue does not exist it says nothing at all.
     return (
-        "WaitingForPodGroup",
+        Reason.WAITING_FOR_POD_GROUP,
         f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?",
     )
 

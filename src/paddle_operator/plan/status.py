@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Reference, Role, RoleStatus
+from paddle_operator.api.reasons import Reason, WaitingReason
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.endpoints import has_no_ipv4
 from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL
@@ -16,11 +17,20 @@ LONGEST_MESSAGE = 1024  # bytes
 
 ACCEPTED, RUNNING, COMPLETED, FAILED, SUSPENDED = "Accepted", "Running", "Completed", "Failed", "Suspended"
 
-_NEVER_PULLS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-_NEVER_MADE = frozenset({"CreateContainerError", "RunContainerError"})
-HELD_BACK = "CreateContainerConfigError"
-STEPS = frozenset({"WaitingForAddresses", "StartingContainers"})
-ON_ITS_WAY = frozenset({"PodsTerminating", "CreatingPodGroup", "CreatingPods", *STEPS, "AllPodsRunning"})
+IMAGE_PULL_FAILURES = frozenset(
+    {
+        WaitingReason.ERR_IMAGE_PULL,
+        WaitingReason.IMAGE_PULL_BACK_OFF,
+        WaitingReason.INVALID_IMAGE_NAME,
+        WaitingReason.ERR_IMAGE_NEVER_PULL,
+    }
+)
+CREATE_CONTAINER_FAILURES = frozenset({WaitingReason.CREATE_CONTAINER_ERROR, WaitingReason.RUN_CONTAINER_ERROR})
+HELD_BACK = WaitingReason.CREATE_CONTAINER_CONFIG_ERROR
+STEPS = frozenset({Reason.WAITING_FOR_ADDRESSES, Reason.STARTING_CONTAINERS})
+ON_ITS_WAY = frozenset(
+    {Reason.PODS_TERMINATING, Reason.CREATING_POD_GROUP, Reason.CREATING_PODS, *STEPS, Reason.ALL_PODS_RUNNING}
+)
 """Reasons that need nobody's help; every other one is a warning."""
 
 NotRunningReason = tuple[str, str]
@@ -71,14 +81,14 @@ def not_running_reason(world: ObservedJob) -> NotRunningReason:
 def _container_trouble(job: Job, pod: PodView) -> NotRunningReason | None:
     if not pod.waiting:
         return None
-    if pod.waiting in _NEVER_PULLS:
-        return "ImagePullFailed", f"{pod.name}: {pod.waiting_message or pod.waiting}"
-    if pod.waiting in _NEVER_MADE:
-        return "CreateContainerFailed", f"{pod.name}: {pod.waiting_message or pod.waiting}"
-    if pod.waiting == "CrashLoopBackOff":
-        return "CrashLoopBackOff", f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
+    if pod.waiting in IMAGE_PULL_FAILURES:
+        return Reason.IMAGE_PULL_FAILED, f"{pod.name}: {pod.waiting_message or pod.waiting}"
+    if pod.waiting in CREATE_CONTAINER_FAILURES:
+        return Reason.CREATE_CONTAINER_FAILED, f"{pod.name}: {pod.waiting_message or pod.waiting}"
+    if pod.waiting == WaitingReason.CRASH_LOOP_BACK_OFF:
+        return Reason.CRASH_LOOP_BACK_OFF, f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
     if pod.waiting == HELD_BACK and not _is_about_the_barrier(job, pod.waiting_message):
-        return "ContainerConfigError", f"{pod.name}: {pod.waiting_message}"
+        return Reason.CONTAINER_CONFIG_ERROR, f"{pod.name}: {pod.waiting_message}"
     return None
 
 
@@ -89,9 +99,9 @@ def _is_about_the_barrier(job: Job, message: str) -> bool:
 
 def _place_trouble(world: ObservedJob, pod: PodView) -> NotRunningReason | None:
     if pod.unschedulable:
-        return "Unschedulable", f"{pod.name}: {pod.unschedulable}"
+        return Reason.UNSCHEDULABLE, f"{pod.name}: {pod.unschedulable}"
     if has_no_ipv4(world, pod):
-        return "IPv4AddressRequired", (
+        return Reason.IPV4_ADDRESS_REQUIRED, (
             f"{pod.name} has the IPv6 address {pod.address} first, which Paddle cannot read: "
             "set spec.intranet to Service"
         )
@@ -101,22 +111,23 @@ def _place_trouble(world: ObservedJob, pod: PodView) -> NotRunningReason | None:
 def _progress(world: ObservedJob, pods: list[PodView]) -> NotRunningReason:
     total = world.spec.total
     if world.leftovers:
-        return "PodsTerminating", f"{len(world.leftovers)} pods of before are on their way out"  # their names are taken
+        return (
+            Reason.PODS_TERMINATING,
+            f"{len(world.leftovers)} pods of before are on their way out",
+        )  # their names are taken
     if world.missing:
-        return "CreatingPods", f"{len(world.missing)} of {total} pods are not made yet"
+        return Reason.CREATING_PODS, f"{len(world.missing)} of {total} pods are not made yet"
     if without := sum(not pod.address for pod in pods):
-        return "WaitingForAddresses", f"{without} of {total} pods have no address yet"
+        return Reason.WAITING_FOR_ADDRESSES, f"{without} of {total} pods have no address yet"
     running = sum(state_counts["running"] for state_counts in world.state_counts.values())
-    return "StartingContainers", f"{len(pods) - running} of {total} pods are starting"
+    return Reason.STARTING_CONTAINERS, f"{len(pods) - running} of {total} pods are starting"
 
 
 def observed(world: ObservedJob, creation_blocker: NotRunningReason | None, now: datetime) -> PaddleJobStatus:
     """The status of a job on its way, as the world is now; `lacking` is what keeps us from making pods."""
     phase = phase_of(world)
-    if phase is Phase.RUNNING:
-        reason, message = "AllPodsRunning", "all pods run"
-    else:
-        reason, message = creation_blocker or not_running_reason(world)
+    is_running = Reason.ALL_PODS_RUNNING, "all pods run"
+    reason, message = is_running if phase is Phase.RUNNING else creation_blocker or not_running_reason(world)
     status = base(world, now)
     started = status.start_time or (now if phase is Phase.RUNNING else None)
     running = make_condition(world.job, RUNNING, phase is Phase.RUNNING, reason, message, now)
@@ -128,7 +139,7 @@ def observed(world: ObservedJob, creation_blocker: NotRunningReason | None, now:
 def base(world: ObservedJob, now: datetime) -> PaddleJobStatus:
     """The old status with everything that is counted counted anew."""
     status = with_counts(world, {role: counted(world, role) for role in world.pods_by_role}, world.job.status)
-    accepted = make_condition(world.job, ACCEPTED, True, "SpecValid", "the spec keeps the rules", now)
+    accepted = make_condition(world.job, ACCEPTED, True, Reason.SPEC_VALID, "the spec keeps the rules", now)
     return msgspec.structs.replace(
         status,
         mode=world.spec.mode,

@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from paddle_operator.api.paddlejob import Phase, RoleStatus
+from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Job, JobPlan
 from paddle_operator.plan.clean_pod_policy import everything
@@ -33,8 +34,8 @@ def suspend(world: ObservedJob, now: datetime) -> JobPlan:
     """Written down first, with a new attempt, so that no pod of before is ever taken for one of after; then it goes."""
     job, children = world.job, world.children
     message = f"spec.suspend is true: {'its pods are on their way out' if children.pods else 'no pod exists'}"
-    held = make_condition(job, SUSPENDED, True, "Suspended", message, now)
-    idle = make_condition(job, RUNNING, False, "Suspended", message, now)
+    held = make_condition(job, SUSPENDED, True, Reason.SUSPENDED, message, now)
+    idle = make_condition(job, RUNNING, False, Reason.SUSPENDED, message, now)
     status = with_counts(world, {role: RoleStatus() for role in world.pods_by_role}, base(world, now))
     status = msgspec.structs.replace(
         status,
@@ -53,13 +54,15 @@ def suspend(world: ObservedJob, now: datetime) -> JobPlan:
         active_seconds=seconds_active(job, now),
         active_since=None,
     )
-    return Plan(status, news=(EventIntent("Suspended", message),))
+    return Plan(status, news=(EventIntent(Reason.SUSPENDED, message),))
 
 
 def resume(job: Job, now: datetime) -> JobPlan:
     message = "spec.suspend is no longer true: the job starts afresh"
-    held = make_condition(job, SUSPENDED, False, "Resumed", message, now)
-    idle = make_condition(job, RUNNING, False, "Resumed", message, now)  # or it would go on saying that it is suspended
+    held = make_condition(job, SUSPENDED, False, Reason.RESUMED, message, now)
+    idle = make_condition(
+        job, RUNNING, False, Reason.RESUMED, message, now
+    )  # or it would go on saying that it is suspended
     status = msgspec.structs.replace(
         job.status,
         phase=Phase.PENDING,
@@ -68,4 +71,4 @@ def resume(job: Job, now: datetime) -> JobPlan:
         active_since=now.replace(microsecond=0),
         conditions=with_conditions(job.status.conditions, held, idle),
     )
-    return Plan(status, news=(EventIntent("Resumed", message),))
+    return Plan(status, news=(EventIntent(Reason.RESUMED, message),))

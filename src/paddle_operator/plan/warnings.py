@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from paddle_operator.api.paddlejob import Condition
+from paddle_operator.api.reasons import Reason
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_template import restart_policy, variables_of
 from paddle_operator.plan.rendezvous_env import RENDEZVOUS
@@ -16,16 +17,16 @@ RENDEZVOUS_AT_RISK, COMPLETION_AT_RISK, GANG_AT_RISK = "RendezvousAtRisk", "Comp
 def risks(world: ObservedJob, scheduling: str, now: datetime) -> Iterator[Condition]:
     """A condition for each risk there is, and for each that there was and is no more."""
     found = {
-        RENDEZVOUS_AT_RISK: ("UserVariables", _own_rendezvous(world)),
-        COMPLETION_AT_RISK: ("RestartsAlways", _endless(world)),
-        GANG_AT_RISK: ("OtherScheduler", foreign_scheduler(world.spec, scheduling)),
+        RENDEZVOUS_AT_RISK: (Reason.USER_VARIABLES, _own_rendezvous(world)),
+        COMPLETION_AT_RISK: (Reason.RESTARTS_ALWAYS, _endless(world)),
+        GANG_AT_RISK: (Reason.OTHER_SCHEDULER, foreign_scheduler(world.spec, scheduling)),
     }
     told = {each.type for each in world.job.status.conditions}
     for type_, (reason, message) in found.items():
         if message:
             yield make_condition(world.job, type_, True, reason, message, now)
         elif type_ in told:
-            yield make_condition(world.job, type_, False, "NoRisk", "the cause is gone from the spec", now)
+            yield make_condition(world.job, type_, False, Reason.NO_RISK, "the cause is gone from the spec", now)
 
 
 def _own_rendezvous(world: ObservedJob) -> str:
