@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.children import Children, ChildView, Job, PodView, Refusal
+from paddle_operator.kube.writes import Refusal
+from paddle_operator.plan.children import Children, ChildView, Job, PodView
 from paddle_operator.plan.paddlejob import PlanContext
 from paddle_operator.plan.pod_group import GroupView
 from tests.support.jobs import (

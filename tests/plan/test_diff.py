@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.kube.writes import Create
+from paddle_operator.kube.writes import Create, StatusOrder
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.diff import FEW, MOST_AT_ONCE
 from paddle_operator.plan.metadata import CONTRACT
@@ -51,12 +51,14 @@ def test_everything_is_made_at_once_services_first_then_a_role_after_the_other()
 
 def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
     """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
-    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).defer_status
-    assert not plan(a_job(workers=FEW + 1), Children(), T0).defer_status
+    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).status_order is StatusOrder.DEFERRED
+    assert plan(a_job(workers=FEW + 1), Children(), T0).status_order is not StatusOrder.DEFERRED
     known = a_job(workers=2)
     known = with_status(known, plan(known, Children(), T0).status)
-    assert not plan(known, Children(), T0).defer_status
-    assert not plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).defer_status
+    assert plan(known, Children(), T0).status_order is not StatusOrder.DEFERRED
+    assert (
+        plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).status_order is not StatusOrder.DEFERRED
+    )
 
 
 def test_what_is_there_is_not_made_again() -> None:
@@ -73,7 +75,7 @@ def test_a_job_that_runs_costs_nothing() -> None:
         status = plan(job, running(job), T0).status
         desired = plan(with_status(job, status), running(job), T0 + 600 * SECONDS)
         assert desired.status == status
-        assert (desired.waves, desired.news, desired.requeue_at) == ((), (), None)
+        assert (desired.waves, desired.events, desired.requeue_at) == ((), (), None)
 
 
 def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:

@@ -55,7 +55,7 @@ def test_an_ipv6_address_is_not_one_for_paddle_and_the_way_out_is_told() -> None
         "IPv4AddressRequired",
         "mnist-worker-0 has the IPv6 address fd00::1 first, which Paddle cannot read: set spec.intranet to Service",
     )
-    assert desired.news[0].warning
+    assert desired.events[0].warning
 
 
 def test_an_ipv4_address_within_an_ipv6_one_is_none_either() -> None:

@@ -277,7 +277,7 @@ def test_what_its_peers_then_end_with_is_of_that(code: int) -> None:
     life.exits("mnist-worker-0", code)
     fails(life, code=143, disrupted=True, exit_reason="EvictionByEvictionAPI")
     assert (life.status.phase, life.status.restarts) == ("Restarting", 0)
-    assert any("mnist-worker-1 exited 143 (EvictionByEvictionAPI)" in each.note for each in life.news)
+    assert any("mnist-worker-1 exited 143 (EvictionByEvictionAPI)" in each.note for each in life.events)
 
 
 def test_a_pod_that_somebody_deletes_costs_nothing() -> None:
@@ -446,7 +446,7 @@ def test_who_fails_while_many_are_on_their_way_out_waits_for_its_turn() -> None:
         life.exits(f"mnist-worker-{index}", 1)
     life.rest()
     assert (life.status.restarts, len(life.status.replacing)) == (64, 64)
-    assert not life.plan().news
+    assert not life.plan().events
     life.silent.clear()
     life.rest()
     assert life.status.restarts == 80

@@ -5,7 +5,7 @@ import pytest
 
 from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
-from paddle_operator.kube.writes import DeleteAll
+from paddle_operator.kube.writes import DeleteAll, StatusOrder
 from paddle_operator.plan.children import Children, Job
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.support.jobs import (
@@ -46,7 +46,7 @@ def restarts(job: Job, children: Children, why: str) -> None:
     assert desired.status.attempt == 1
     assert why_not_running(desired) == ("Restarting", message)
     assert writes_of(desired) == []  # first it is written down
-    assert [(each.reason, each.note, each.warning) for each in desired.news] == [("Restarting", message, True)]
+    assert [(each.reason, each.note, each.warning) for each in desired.events] == [("Restarting", message, True)]
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -168,7 +168,7 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
     assert completed.message == "all 2 workers have succeeded"
     assert the_condition(status, "Running").status == "False"
     assert isinstance(writes_of(desired)[0], DeleteAll)
-    assert [(each.reason, each.note) for each in desired.news] == [
+    assert [(each.reason, each.note) for each in desired.events] == [
         ("Completed", "all 2 workers have succeeded; the pods are deleted: cleanPodPolicy is OnCompletion"),
     ]
 
@@ -242,7 +242,7 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
     assert desired.status.worker
     assert (desired.status.worker.failed, desired.status.worker.running) == (1, 1)
     assert sorted(patches(desired)) == ["mnist-ps-0", "mnist-worker-0"]
-    assert [(each.reason, each.note, each.warning) for each in desired.news] == [
+    assert [(each.reason, each.note, each.warning) for each in desired.events] == [
         ("Failed", f"{said}; the pods that still run are stopped and kept: cleanPodPolicy is OnCompletion", True),
     ]
 
@@ -278,10 +278,10 @@ def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once(
     written = PlanContext(status_written_at=T0)
     made = Children(all_pods(job, phase="Pending"))
     early = plan(job, made, T0, written)
-    assert (early.status, early.news, early.status_throttled) == (job.status, (), True)
+    assert (early.status, early.events, early.status_order) == (job.status, (), StatusOrder.THROTTLED)
     late = plan(job, made, T0 + SECONDS, written)
     assert why_not_running(late)[0] == "WaitingForAddresses"
-    assert ([each.reason for each in late.news], late.status_throttled) == (["WaitingForAddresses"], False)
+    assert ([each.reason for each in late.events], late.status_order) == (["WaitingForAddresses"], StatusOrder.FIRST)
     stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
     assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
 
@@ -301,11 +301,11 @@ def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_
     pods = all_pods(job, phase="Pending")
     crowded = PlanContext(status_written_at=T0, counters_every=10 * SECONDS)
     waiting = plan(job, Children(pods), T0 + 10 * SECONDS, crowded)
-    assert (why_not_running(waiting)[0], waiting.news) == ("WaitingForAddresses", ())
+    assert (why_not_running(waiting)[0], waiting.events) == ("WaitingForAddresses", ())
     started = Children(tuple(held_back(job, "worker", index) for index in range(2)))
     starting = plan(job, started, T0 + 60 * SECONDS, PlanContext(status_written_at=T0))
     assert (starting.status.phase, why_not_running(starting)[0]) == ("Starting", "StartingContainers")
-    assert starting.news == ()
+    assert starting.events == ()
 
 
 def test_an_obstacle_that_is_gone_is_told() -> None:
@@ -315,7 +315,7 @@ def test_an_obstacle_that_is_gone_is_told() -> None:
     assert why_not_running(plan(job, stuck, T0))[0] == "Unschedulable"
     written = PlanContext(status_written_at=T0)
     freed = plan(job, Children(all_pods(job, phase="Pending")), T0 + SECONDS, written)
-    assert [each.reason for each in freed.news] == ["WaitingForAddresses"]
+    assert [each.reason for each in freed.events] == ["WaitingForAddresses"]
 
 
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
@@ -339,7 +339,7 @@ def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
         "EtcdNotConfigured",
         "spec.elastic needs an etcd: start the operator with --etcd-server=host:port, or remove spec.elastic",
     )
-    assert desired.news[0].warning
+    assert desired.events[0].warning
 
 
 def test_an_elastic_job_that_runs_goes_on_though_the_operator_has_no_etcd() -> None:
@@ -392,7 +392,7 @@ def test_a_spec_that_breaks_the_rules_is_told_and_nothing_is_touched() -> None:
         "spec.worker is wrong; and so is more",
     )
     assert (desired.status.phase, desired.waves) == ("Pending", ())
-    assert [(each.reason, each.warning) for each in desired.news] == [("SpecInvalid", True)]
+    assert [(each.reason, each.warning) for each in desired.events] == [("SpecInvalid", True)]
     assert reasons(plan(with_status(job, desired.status), Children(), T0 + SECONDS)) == []
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.kube.objects import PODS
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, Plan
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, Plan, StatusOrder
 from paddle_operator.plan import diff
 from paddle_operator.plan.children import Children, Job, JobPlan
 from paddle_operator.plan.job_view import PADDLE_JOBS
@@ -36,7 +36,7 @@ def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
     random.shuffle(pods)
     random.shuffle(services)
     other = plan(job, replace(children, pods=tuple(pods), services=tuple(services)), T0, around)
-    assert (other.status, other.news, other.requeue_at) == (first.status, first.news, first.requeue_at)
+    assert (other.status, other.events, other.requeue_at) == (first.status, first.events, first.requeue_at)
     assert sorted(in_full(other)) == sorted(in_full(first))
 
 
@@ -94,7 +94,7 @@ def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
                 assert not rests
             case Delete(kind=kind_) if kind_ is PODS:
                 pod = there[write.key.name]
-                assert (pod.uid, pod.terminating) == (write.uid, write.at_once)
+                assert (pod.uid, pod.terminating) == (write.uid, write.force)
                 if desired.status.phase not in ("Completed", "Failed"):
                     assert pod.name not in seated
                 elif not job.spec.cleans(desired.status.phase):
@@ -218,7 +218,7 @@ def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(world: tuple[Job,
     for _ in range(6):
         before = model.job
         desired = model.look()
-        if desired.status != before.status or desired.defer_status or model.deleted_at:
+        if desired.status != before.status or desired.status_order is StatusOrder.DEFERRED or model.deleted_at:
             continue
         assert all(desired.requeue_at and desired.requeue_at <= each for each in times_ahead(model.job, model.now))
         pause = before.status.next_attempt_time

@@ -257,17 +257,17 @@ def barrier_of(job: Job, around: PlanContext | None = None) -> tuple[dict[str, s
 
 
 def test_lists_that_fit_are_kept() -> None:
-    data, news = barrier_of(a_job(workers=6500))
+    data, events = barrier_of(a_job(workers=6500))
     assert len("PADDLE_TRAINER_ENDPOINTS=" + data["PADDLE_TRAINER_ENDPOINTS"] + "\0") <= rendezvous_env.LONGEST_VARIABLE
-    assert "EndpointsLeftOut" not in news
+    assert "EndpointsLeftOut" not in events
 
 
 def test_lists_longer_than_linux_allows_are_left_out_and_the_master_remains() -> None:
-    data, news = barrier_of(a_job(workers=9000))
+    data, events = barrier_of(a_job(workers=9000))
     assert "PADDLE_TRAINER_ENDPOINTS" not in data
     assert data["PADDLE_MASTER"] == "10.2.0.1:2379"
     assert data["PADDLE_NNODES"] == data["PADDLE_TRAINERS_NUM"] == "9000"
-    assert "EndpointsLeftOut" in news
+    assert "EndpointsLeftOut" in events
 
 
 @pytest.mark.parametrize(("room", "kept"), [(0, True), (-1, False)])
@@ -275,16 +275,16 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
     """Linux counts the name, the equals sign and the zero at the end."""
     longest = b"PADDLE_TRAINER_ENDPOINTS=10.2.0.1:2379,10.2.0.2:2379\0"
     monkeypatch.setattr(rendezvous_env, "LONGEST_VARIABLE", len(longest) + room)
-    data, news = barrier_of(a_job(workers=2))
+    data, events = barrier_of(a_job(workers=2))
     assert ("PADDLE_TRAINER_ENDPOINTS" in data) is kept
-    assert ("EndpointsLeftOut" in news) is not kept
+    assert ("EndpointsLeftOut" in events) is not kept
     assert "PADDLE_TRAINERS" in data
 
 
 def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_env, "LONGEST_VARIABLE", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
     job = a_job(workers=2)
-    (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).news if each.warning]
+    (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).events if each.warning]
     assert told.reason == "EndpointsLeftOut"
     assert told.note == (
         "left out PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS, longer than Linux allows: "

@@ -26,9 +26,9 @@ def test_a_pod_that_a_dead_node_does_not_let_go_is_given_up_after_a_minute() -> 
     assert (writes_of(early), early.requeue_at) == ([], T0 + 60 * SECONDS)
     late = plan(job, there, T0 + 60 * SECONDS)
     (pod,) = there.pods
-    assert writes_of(late) == [Delete(PODS, pod.key, pod.uid, at_once=True)]
+    assert writes_of(late) == [Delete(PODS, pod.key, pod.uid, force=True)]
     assert "NodeLost" in reasons(late)
-    note = next(each.note for each in late.news if each.reason == "NodeLost")
+    note = next(each.note for each in late.events if each.reason == "NodeLost")
     assert note == "mnist-worker-0 does not leave node-0: it is given up"
 
 
@@ -49,8 +49,8 @@ def test_a_pod_that_never_had_a_node_is_not_given_up_either() -> None:
 def test_pods_that_are_given_up_are_told_in_the_order_of_their_names() -> None:
     job = a_job(workers=3, attempt=1, phase="Restarting")
     pods = [a_pod(job, "worker", index, attempt=0, terminating=True, leaves_at=T0) for index in (2, 0, 1)]
-    news = plan(job, Children(tuple(pods)), T0 + 60 * SECONDS).news
-    lost = [each.note.split()[0] for each in news if each.reason == "NodeLost"]
+    events = plan(job, Children(tuple(pods)), T0 + 60 * SECONDS).events
+    lost = [each.note.split()[0] for each in events if each.reason == "NodeLost"]
     assert lost == ["mnist-worker-0", "mnist-worker-1", "mnist-worker-2"]
 
 

@@ -74,7 +74,7 @@ def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
     desired = plan(job, Children(), T0, VOLCANO)
     assert (creates(desired, POD_GROUPS), creates(desired, PODS), creates(desired, SERVICES)) == (["mnist"], [], [])
     assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist is not made yet")
-    assert [(each.reason, each.warning) for each in desired.news] == [("CreatingPodGroup", False)]
+    assert [(each.reason, each.warning) for each in desired.events] == [("CreatingPodGroup", False)]
     made = manifest(desired, POD_GROUPS, "mnist")
     assert made["apiVersion"] == "scheduling.volcano.sh/v1beta1"
     assert made["metadata"]["ownerReferences"][0]["uid"] == job.uid
@@ -200,7 +200,7 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     young = Children(group=its_group(job, phase, made_at=T0 - 1 * SECONDS))
     desired = plan(job, young, T0, VOLCANO)
     assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was made a moment ago")
-    assert [each.warning for each in desired.news] == [False]
+    assert [each.warning for each in desired.events] == [False]
     assert desired.requeue_at == T0 + 2 * SECONDS
     assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
 
@@ -239,7 +239,7 @@ def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
         "WaitingForPodGroup",
         "Volcano has not let PodGroup mnist into queue night: 2/0 tasks in gang unschedulable",
     )
-    assert [(each.reason, each.warning) for each in desired.news] == [("WaitingForPodGroup", True)]
+    assert [(each.reason, each.warning) for each in desired.events] == [("WaitingForPodGroup", True)]
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Unknown"])

@@ -187,7 +187,7 @@ def test_what_keeps_a_pod_from_running_is_told(told: dict[str, Any], said: tuple
     job = a_job(workers=2)
     desired = plan(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, phase="Pending", **told))), T0)
     assert why_not_running(desired) == said
-    assert [(each.reason, each.note, each.warning) for each in desired.news] == [(*said, True)]
+    assert [(each.reason, each.note, each.warning) for each in desired.events] == [(*said, True)]
 
 
 @pytest.mark.parametrize("words", ['configmap "mnist" not found', "failed to sync configmap cache: timed out"])
@@ -243,7 +243,7 @@ PROGRESS = [
 def test_progress_is_told_and_is_no_warning(children: Children, reason: str, message: str) -> None:
     desired = plan(a_job(workers=2), children, T0)
     assert why_not_running(desired) == (reason, message)
-    assert [each.warning for each in desired.news] == [False]
+    assert [each.warning for each in desired.events] == [False]
 
 
 def test_news_are_told_once() -> None:

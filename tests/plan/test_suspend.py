@@ -67,11 +67,11 @@ def test_it_is_written_down_before_the_first_pod_goes() -> None:
     assert (first.status.phase, first.status.attempt, first.status.ready) == ("Suspended", 1, "0/3")
     assert first.status.worker == RoleStatus()
     assert said(first.status)[2] == "spec.suspend is true: its pods are on their way out"
-    assert [(each.reason, each.warning) for each in first.news] == [("Suspended", False)]
+    assert [(each.reason, each.warning) for each in first.events] == [("Suspended", False)]
     second = plan(with_status(job, first.status), there, T0 + SECONDS)
     assert deletes_all(second)
     assert {write.kind for write in writes_of(second)} == {PODS, SERVICES, CONFIG_MAPS}
-    assert (second.status.attempt, second.news) == (1, ())
+    assert (second.status.attempt, second.events) == (1, ())
 
 
 def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> None:
@@ -324,7 +324,7 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
     policies = {"managedBy": by, "suspend": True, "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 1}
     job = a_job(workers=2, policies=policies, **told)
     desired = plan(job, running(job), T0 + 9 * SECONDS, PlanContext(free_port=35000))
-    assert (desired.status, desired.waves, desired.news, desired.requeue_at) == (job.status, (), (), None)
+    assert (desired.status, desired.waves, desired.events, desired.requeue_at) == (job.status, (), (), None)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, t
     for job in (first, view(stored, first)):
         assert job.problems
         desired = plan(job, Children(), T0)
-        assert bool(desired.news) is (desired.status != job.status) is told
+        assert bool(desired.events) is (desired.status != job.status) is told
 
 
 @pytest.mark.parametrize("by", ["", "batch.paddlepaddle.org/paddle-operator"])

@@ -47,7 +47,7 @@ def test_a_variable_of_the_rendezvous_that_the_user_set_is_warned_of(name: str) 
     assert found.message == (
         f"spec.worker.template sets {name}: ranks may not find each other; remove them, the operator sets them"
     )
-    assert [(each.reason, each.warning) for each in desired.news if each.reason == "UserVariables"] == [
+    assert [(each.reason, each.warning) for each in desired.events if each.reason == "UserVariables"] == [
         ("UserVariables", True)
     ]
     assert reasons(plan(with_status(job, desired.status), running(job), T0 + 9 * SECONDS)) == []

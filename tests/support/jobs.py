@@ -17,8 +17,8 @@ from paddle_operator.api.paddlejob import (
     RoleSpec,
 )
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Meta, Resource
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Write
-from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Refusal, Write
+from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView
 from paddle_operator.plan.endpoints import endpoints_of
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob
@@ -301,7 +301,7 @@ def why_not_running(desired: JobPlan) -> tuple[str, str]:
 
 
 def reasons(desired: JobPlan) -> list[str]:
-    return [each.reason for each in desired.news]
+    return [each.reason for each in desired.events]
 
 
 def environment(job: Job, role: str, index: int, *, around: PlanContext | None = None) -> dict[str, str]:

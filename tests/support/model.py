@@ -13,8 +13,8 @@ import msgspec
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, read_status
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Write
-from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, Refusal, child_view, pod_view
+from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Refusal, StatusOrder, Write
+from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, child_view, pod_view
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.metadata import CONTRACT, JOB_UID_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
@@ -40,7 +40,7 @@ class Model:
         self.started_with: dict[str, str] = {}  # the contract that a pod's container has read, by uid
         self.phases = [job.status.phase]
         self.silent: set[str] = set()  # nodes whose kubelet does not answer: pods there do not go by themselves
-        self.news: list[EventIntent] = []  # all of it
+        self.events: list[EventIntent] = []  # all of it
         self.passes = 0
         self.deleted_at: datetime | None = None  # when the operator deleted the job
         self._around = around or PlanContext()
@@ -67,7 +67,7 @@ class Model:
 
     @property
     def told(self) -> list[str]:
-        return [each.reason for each in self.news]
+        return [each.reason for each in self.events]
 
     # The operator
 
@@ -84,8 +84,8 @@ class Model:
         self._changed = False
         desired = self.plan()
         self.passes += 1
-        self.news += desired.news
-        if not desired.defer_status:
+        self.events += desired.events
+        if desired.status_order is not StatusOrder.DEFERRED:
             self._write_status(desired.status)
         for write in self._allowed(desired):
             self._carry_out(write)
@@ -237,7 +237,7 @@ class Model:
         found = there[write.key.name]
         assert found.uid == write.uid
         assert found.owner_uid == self.job.uid
-        if write.at_once:
+        if write.force:
             assert found.terminating, f"{found.name} was never asked to go"
             del there[found.name]
             return

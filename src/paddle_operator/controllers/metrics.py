@@ -10,9 +10,10 @@ from prometheus_client.registry import Collector
 
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import Reason, RestartCause, WaitingReason
+from paddle_operator.kube.conditions import find_condition
 from paddle_operator.kube.metrics import REGISTRY
 from paddle_operator.plan.children import Job, PodView
-from paddle_operator.plan.status import RUNNING, find_condition
+from paddle_operator.plan.status import RUNNING
 
 _LENGTHS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 _phases = Histogram(
@@ -58,7 +59,7 @@ class JobsCollector(Collector):
         waiting: Tally[str] = Tally()
         for job in (job for jobs in self._jobs for job in jobs):
             phases[job.status.phase or Phase.PENDING] += 1
-            told = find_condition(job, RUNNING)
+            told = find_condition(job.status.conditions, RUNNING)
             if told and told.status == "False" and not job.finished:
                 waiting[told.reason] += 1
         yield _family("paddlejobs", "Jobs by phase.", "phase", {str(phase): phases[phase] for phase in Phase})

@@ -24,15 +24,23 @@ from paddle_operator.kube.events import Recorder, Reference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod, Resource, T
 from paddle_operator.kube.work_queue import Priority, Queue
-from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Write
+from paddle_operator.kube.writes import (
+    NAME_CONFLICT,
+    Create,
+    Delete,
+    DeleteAll,
+    EventIntent,
+    Patch,
+    Refusal,
+    StatusOrder,
+    Write,
+)
 from paddle_operator.plan.children import (
-    NAME_TAKEN,
     Children,
     ChildView,
     Job,
     JobPlan,
     PodView,
-    Refusal,
     child_view,
     leaving_view,
     pod_view,
@@ -61,7 +69,7 @@ SHORTEST_REST_SECONDS = 0.005
 LONGEST_REST_SECONDS = 4.0
 FIRST_RETRY = timedelta(seconds=1)
 LONGEST_RETRY = timedelta(minutes=1)
-TAKEN = (NAME_TAKEN, "another object has this name: delete it, or rename the job")
+TAKEN = (NAME_CONFLICT, "another object has this name: delete it, or rename the job")
 
 
 @dataclass(frozen=True)
@@ -216,11 +224,13 @@ class PaddleJobs:
         memory = self._memory.setdefault(job.uid, JobState())
         memory.look_at(job)
         desired = plan(job, self._children_of(job, memory), self._clock.now(), self._around(job, memory))
-        (self._counters_wait.add if desired.status_throttled else self._counters_wait.discard)(job.uid)
-        if desired.defer_status:
+        (self._counters_wait.add if desired.status_order is StatusOrder.THROTTLED else self._counters_wait.discard)(
+            job.uid
+        )
+        if desired.status_order is StatusOrder.DEFERRED:
             await self._carry_out(job, desired, memory)
             return desired.requeue_at
-        await self._tell(job, desired.news)
+        await self._tell(job, desired.events)
         try:
             await self._write_status(job, desired.status, memory)
             self._count(job, desired, memory)
@@ -255,10 +265,10 @@ class PaddleJobs:
             counters_every=every,
         )
 
-    async def _tell(self, job: Job, news: tuple[EventIntent, ...]) -> None:
+    async def _tell(self, job: Job, events: tuple[EventIntent, ...]) -> None:
         """Before the status, which says that it has been told: so a crash in between loses no news."""
         about = Reference(API_VERSION, KIND, job.key, job.uid)
-        for each in news:
+        for each in events:
             await self._recorder.tell(about, each.reason, each.note, warning=each.warning)
 
     async def _write_status(self, job: Job, desired: PaddleJobStatus, memory: JobState) -> None:
@@ -384,7 +394,7 @@ class PaddleJobs:
     async def _delete(self, write: Delete) -> None:
         informer = self._informer_of(write.kind)
         try:
-            grace = 0 if write.at_once else None
+            grace = 0 if write.force else None
             left = await self._client.delete(
                 write.kind, write.key, uid=write.uid, propagation="Background", grace_seconds=grace
             )

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from paddle_operator.api.paddlejob import MANAGER, PaddleJobSpec, PaddleJobStatus, Phase
-from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Waiting
-from paddle_operator.kube.writes import Plan
+from paddle_operator.kube.writes import Plan, Refusal
 from paddle_operator.plan.metadata import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
 from paddle_operator.plan.pod_group import GroupView
 
@@ -246,20 +245,6 @@ def child_view(child: Object) -> ChildView:
         ours=ATTEMPT in meta.annotations,
         terminating=meta.deletion_timestamp is not None,
     )
-
-
-NAME_TAKEN = Reason.NAME_CONFLICT
-"""Somebody else's object has the name of a child. Every other refusal is the API server's, and in its words."""
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """The server's answer to an attempt to write a child; there is no other attempt before `retry_at`."""
-
-    kind: str
-    key: Key
-    reason: str
-    message: str
-    retry_at: datetime
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,17 @@
 from datetime import datetime, timedelta
 
 from paddle_operator.api.reasons import Reason
+from paddle_operator.kube.conditions import find_condition, is_true
+from paddle_operator.kube.writes import earliest
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.exit_codes import Verdict
 from paddle_operator.plan.observed import ObservedJob
-from paddle_operator.plan.status import ACCEPTED, RUNNING, find_condition, is_true
+from paddle_operator.plan.status import ACCEPTED, RUNNING
 
 
 def active_since(job: Job, now: datetime) -> datetime:
     """Since when the job has been active without a break: resumed, or taken on by us, once its spec kept the rules."""
-    accepted = find_condition(job, ACCEPTED)
+    accepted = find_condition(job.status.conditions, ACCEPTED)
     since = job.status.active_since or (accepted.last_transition_time if accepted and is_true(accepted) else now)
     return min(since, now)
 
@@ -33,7 +35,7 @@ def start_deadline(world: ObservedJob, now: datetime) -> datetime | None:
     limit, status = world.spec.start_deadline_seconds, world.job.status
     if limit is None or has_started(world):
         return None
-    running = find_condition(world.job, RUNNING)
+    running = find_condition(world.job.status.conditions, RUNNING)
     if running and is_true(running):
         return None  # that start was in time; where a pod is missing now, this pass says so, and the next one counts
     since = [active_since(world.job, now), status.attempt_time, status.next_attempt_time]
@@ -61,7 +63,7 @@ def late_to_start(world: ObservedJob, now: datetime) -> Verdict | None:
     until = start_deadline(world, now)
     if until is None or now < until:
         return None
-    limit, waits = world.spec.start_deadline_seconds, find_condition(world.job, RUNNING)
+    limit, waits = world.spec.start_deadline_seconds, find_condition(world.job.status.conditions, RUNNING)
     message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
     return Verdict(Reason.START_DEADLINE_EXCEEDED, f"{message}: {waits.message}" if waits else message)
 
@@ -75,7 +77,3 @@ def expiry(job: Job) -> datetime | None:
     assert job.spec
     ended, limit = job.status.completion_time, job.spec.ttl_seconds_after_finished
     return ended + timedelta(seconds=limit) if ended and limit is not None else None
-
-
-def earliest(*times: datetime | None) -> datetime | None:
-    return min((each for each in times if each), default=None)

@@ -7,8 +7,8 @@ from typing import Any
 
 from paddle_operator.api.paddlejob import Intranet, Role
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Resource
-from paddle_operator.kube.writes import Create, Delete, Patch, Write
-from paddle_operator.plan.children import NAME_TAKEN, Job, PodView
+from paddle_operator.kube.writes import NAME_CONFLICT, Create, Delete, Patch, Write
+from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.clean_pod_policy import one_by_one, removed
 from paddle_operator.plan.endpoints import service
 from paddle_operator.plan.job_view import PADDLE_JOBS
@@ -68,7 +68,7 @@ def _given_up_at(pod: PodView) -> datetime | None:
 
 
 def force_deletes(pods: Iterable[PodView]) -> list[Write]:
-    return [Delete(PODS, pod.key, pod.uid, at_once=True) for pod in pods]
+    return [Delete(PODS, pod.key, pod.uid, force=True) for pod in pods]
 
 
 def missing_services(world: ObservedJob, now: datetime) -> list[Write]:
@@ -105,7 +105,7 @@ def _not_refused(
     quota is used up, thousands of pods would otherwise ask for it every minute.
     """
     held = _held(world, kind, now)
-    if any(reason != NAME_TAKEN for reason in held.values()):
+    if any(reason != NAME_CONFLICT for reason in held.values()):
         return []
     return [place for place in places if pod_key(world.job.key, *place) not in held] if held else places
 

@@ -15,6 +15,7 @@ from paddle_operator.api.paddlejob import (
     RoleStatus,
 )
 from paddle_operator.api.reasons import Reason
+from paddle_operator.kube.conditions import with_conditions
 from paddle_operator.kube.writes import Delete, EventIntent, Plan
 from paddle_operator.plan.children import Children, Job, JobPlan, PodView
 from paddle_operator.plan.clean_pod_policy import clean_up
@@ -30,7 +31,6 @@ from paddle_operator.plan.status import (
     RUNNING,
     base,
     make_condition,
-    with_conditions,
     with_counts,
 )
 

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role, rule_of, success_indexes
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.plan.children import Children, Job, PodView, Refusal
+from paddle_operator.kube.writes import Refusal
+from paddle_operator.plan.children import Children, Job, PodView
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.pod_group import POD_GROUPS
 from paddle_operator.plan.pod_template import restart_policy

@@ -1,15 +1,16 @@
 """Decide everything about one job at one instant. Read top to bottom, this is the specification."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
 
-from paddle_operator.api.paddlejob import Condition, Intranet, PaddleJobStatus, Phase
+from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, Phase
 from paddle_operator.api.reasons import Reason
-from paddle_operator.kube.writes import EventIntent, Plan
+from paddle_operator.kube.conditions import event_on_transition, find_condition, with_conditions
+from paddle_operator.kube.writes import EventIntent, Plan, StatusOrder, StatusThrottle, earliest, with_requeue
 from paddle_operator.plan.children import Children, Job, JobPlan
-from paddle_operator.plan.deadlines import earliest, late_to_start, next_deadline, overdue
+from paddle_operator.plan.deadlines import late_to_start, next_deadline, overdue
 from paddle_operator.plan.diff import (
     FEW,
     barrier,
@@ -48,16 +49,12 @@ from paddle_operator.plan.status import (
     RUNNING,
     STEPS,
     NotRunningReason,
-    find_condition,
     make_condition,
     not_running_reason,
     observed,
-    with_conditions,
 )
 from paddle_operator.plan.suspend import is_suspended, resume, suspend
 from paddle_operator.plan.warnings import risks
-
-CROWD_EVERY = timedelta(seconds=10)  # who tells its counters no more often than that is one of many that change at once
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,10 @@ def plan(job: Job, children: Children, now: datetime, around: PlanContext | None
         return resume(job, now)
     if job.status.host_port is None and around.free_port is not None:
         return take_ports(job, around.free_port)
-    return with_requeue(advance(world, around, now), next_deadline(world, now))
+    desired = advance(world, around, now)
+    if desired.status.phase in (Phase.COMPLETED, Phase.FAILED):
+        return desired  # a job that this plan finishes has no deadlines left
+    return with_requeue(desired, next_deadline(world, now))
 
 
 def advance(world: ObservedJob, around: PlanContext, now: datetime) -> JobPlan:
@@ -110,7 +110,10 @@ def advance(world: ObservedJob, around: PlanContext, now: datetime) -> JobPlan:
     if verdict := late_to_start(world, now):
         return fail(world, verdict, now)
     if not world.failed or at_replacement_limit(world):
-        return throttle_status(run(world, known, around, now), job, now, around)
+        desired = run(world, known, around, now)
+        return STATUS_THROTTLE.apply(
+            desired, job.status, now, written_at=around.status_written_at, interval=around.counters_every
+        )
     if not culprits_known:
         if until := waits_for_cause(world.failed, now):
             return Plan(job.status, requeue_at=until)
@@ -134,7 +137,9 @@ def plan_invalid(job: Job, now: datetime) -> JobPlan:
         observed_generation=job.metadata.generation,
         conditions=with_conditions(job.status.conditions, accepted),
     )
-    return Plan(status, waves(without_finalizer(job)), event_on_transition(job, accepted, warning=True))
+    return Plan(
+        status, waves(without_finalizer(job)), event_on_transition(job.status.conditions, accepted, warning=True)
+    )
 
 
 def take_ports(job: Job, first: int) -> JobPlan:
@@ -150,10 +155,15 @@ def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: d
     status = observed(world, lack, now)
     status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
     running = next(each for each in status.conditions if each.type == RUNNING)
-    news = [*event_on_transition(job, running, warning=running.reason not in ON_ITS_WAY)]
-    news += [each for risk in found if risk.status == "True" for each in event_on_transition(job, risk, warning=True)]
+    events = [*event_on_transition(job.status.conditions, running, warning=running.reason not in ON_ITS_WAY)]
+    events += [
+        each
+        for risk in found
+        if risk.status == "True"
+        for each in event_on_transition(job.status.conditions, risk, warning=True)
+    ]
     dead = stuck_terminating(world, now)
-    news += [
+    events += [
         EventIntent(Reason.NODE_LOST, f"{each.name} does not leave {each.node}: it is given up", warning=True)
         for each in dead
     ]
@@ -164,7 +174,7 @@ def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: d
     look_at = next_look(job, world.spec, world.children.group, now) if gang else None
     requeue_at = earliest(retry_at, pause, next_given_up(world, now), look_at if look_at and look_at > now else None)
     if world.barrier and not world.released:  # containers must not start with the addresses of before
-        return Plan(status, waves(first), tuple(news), requeue_at)
+        return Plan(status, waves(first), tuple(events), requeue_at)
     held = lack or barrier_is_refused(world, now)
     pods = [] if held else list(missing_pods(world, around.etcd, now, gang=gang))
     steps = [first, [] if lack else missing_services(world, now), *pods]
@@ -172,17 +182,17 @@ def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: d
         shared = contract(world, known)
         opened = barrier(world, shared, now)
         steps += [opened, kubelet_nudges(world, known.digest) if opened else []]
-        news += left_out(shared) if opened else []
+        events += left_out(shared) if opened else []
     elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
         steps.append(kubelet_nudges(world, known.digest))
     few_pods = any(pods) and sum(map(len, steps)) <= FEW
     return Plan(
         status,
         waves(*steps),
-        tuple(news),
+        tuple(events),
         requeue_at,
-        defer_status=few_pods and not job.status.phase,
-        required_names=required_names(world, pods),
+        required_names(world, pods),
+        StatusOrder.DEFERRED if few_pods and not job.status.phase else StatusOrder.FIRST,
     )
 
 
@@ -190,7 +200,7 @@ def creation_blocker(world: ObservedJob, around: PlanContext, now: datetime) -> 
     """What keeps us from making the pods that are missing; those that run, run on."""
     if not world.missing:
         return None
-    if paused_until(world.job.status, now) and (before := find_condition(world.job, RUNNING)):
+    if paused_until(world.job.status, now) and (before := find_condition(world.job.status.conditions, RUNNING)):
         return before.reason, before.message  # which tells of the failure, and when the pause is over
     if is_gang(world.spec, around.scheduling) and not any(world.pods()):
         if around.groups_absent:
@@ -218,41 +228,15 @@ def left_out(shared: RendezvousEnv) -> list[EventIntent]:
     return [EventIntent(Reason.ENDPOINTS_LEFT_OUT, note, warning=True)]
 
 
-def event_on_transition(job: Job, told_now: Condition, *, warning: bool) -> tuple[EventIntent, ...]:
-    """News only where the status or the reason of a condition is another than before."""
-    before = find_condition(job, told_now.type)
-    if before and (before.status, before.reason) == (told_now.status, told_now.reason):
-        return ()
-    return (EventIntent(told_now.reason, told_now.message, warning=warning),)
-
-
-def with_requeue(desired: JobPlan, at: datetime | None) -> JobPlan:
-    """At that time at the latest; a job that this very plan finishes has no deadlines any more."""
-    finished = desired.status.phase in (Phase.COMPLETED, Phase.FAILED)
-    return desired if finished else replace(desired, requeue_at=earliest(desired.requeue_at, at))
-
-
-def throttle_status(desired: JobPlan, job: Job, now: datetime, around: PlanContext) -> JobPlan:
-    """A change of phase goes out at once, and so does an obstacle; counters and steps on the way now and then.
-
-    A step that takes less than that time is no news, nor is one that a new phase tells of; nor are steps where so many
-    jobs change at once that each of them has to wait.
-    """
-    old, new = job.status, desired.status
-    written_at = around.status_written_at
-    if old == new or written_at is None:
-        return desired
-    in_time = now - written_at >= around.counters_every
-    if in_time and old.phase == new.phase and around.counters_every < CROWD_EVERY:
-        return desired
-    if in_time or significant_fields(old) != significant_fields(new):
-        return replace(desired, news=tuple(each for each in desired.news if each.reason not in STEPS))
-    requeue_at = min(filter(None, (desired.requeue_at, written_at + around.counters_every)))
-    news = tuple(each for each in desired.news if each.reason not in ON_ITS_WAY)  # told with the status, if still so
-    return replace(desired, status=old, requeue_at=requeue_at, news=news, status_throttled=True)
-
-
 def significant_fields(status: PaddleJobStatus) -> tuple[object, ...]:
     """What people wait for, without counts, messages and what needs nobody's help."""
     reasons = ((each.type, each.status, "" if each.reason in ON_ITS_WAY else each.reason) for each in status.conditions)
     return status.phase, status.attempt, tuple(reasons)
+
+
+STATUS_THROTTLE: StatusThrottle[PaddleJobStatus] = StatusThrottle(
+    phase=lambda status: status.phase,
+    significant_fields=significant_fields,
+    progress_reasons=ON_ITS_WAY,
+    step_reasons=STEPS,
+)

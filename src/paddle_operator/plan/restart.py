@@ -10,6 +10,7 @@ import msgspec
 
 from paddle_operator.api.paddlejob import FailureAction, Phase, RoleStatus
 from paddle_operator.api.reasons import Reason, RestartCause
+from paddle_operator.kube.conditions import with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import JobPlan, PodView
 from paddle_operator.plan.endpoints import Endpoints
@@ -32,7 +33,7 @@ from paddle_operator.plan.finish import fail
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob, individually_replaceable
 from paddle_operator.plan.pod_builder import replicas_text
-from paddle_operator.plan.status import RUNNING, base, make_condition, with_conditions, with_counts
+from paddle_operator.plan.status import RUNNING, base, make_condition, with_counts
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def replace_alone(
         replacing=(*status.replacing, *(pod.uid for pod in pods)),
         conditions=with_conditions(status.conditions, held),
     )
-    return Plan(status, news=(EventIntent(Reason.REPLACING, message, warning=True),), restart_cause=reason.cause)
+    return Plan(status, events=(EventIntent(Reason.REPLACING, message, warning=True),), restart_cause=reason.cause)
 
 
 def when_told(again_at: datetime | None) -> str:
@@ -162,4 +163,4 @@ def restart(world: ObservedJob, reason: RestartReason, now: datetime, charge: in
         replacing=(),
         conditions=with_conditions(nobody.conditions, held),
     )
-    return Plan(status, news=(EventIntent(Reason.RESTARTING, message, warning=True),), restart_cause=reason.cause)
+    return Plan(status, events=(EventIntent(Reason.RESTARTING, message, warning=True),), restart_cause=reason.cause)

@@ -12,6 +12,7 @@ from typing import Any
 
 from paddle_operator.api.paddlejob import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
 from paddle_operator.api.reasons import Reason
+from paddle_operator.kube.conditions import find_condition
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.kube.pod_requests import as_quantities, pod_requests
 from paddle_operator.kube.quantities import Amounts, amounts, times, total
@@ -19,7 +20,7 @@ from paddle_operator.kube.writes import Create, Delete, Patch, Write
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.endpoints import owner_of
 from paddle_operator.plan.pod_group import API, POD_GROUPS, GroupView
-from paddle_operator.plan.status import ACCEPTED, NotRunningReason, find_condition
+from paddle_operator.plan.status import ACCEPTED, NotRunningReason
 
 VOLCANO = "volcano"  # the value of --scheduling, and the name of the scheduler on pods
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -79,7 +80,7 @@ def seen_at(group: GroupView) -> datetime | None:
 
 def due_at(job: Job, spec: PaddleJobSpec, now: datetime) -> datetime | None:
     """Who names Volcano in a template may bring a PodGroup of his own, in the next document: he is given that time."""
-    accepted = find_condition(job, ACCEPTED)  # by our own clock, with which it is compared
+    accepted = find_condition(job.status.conditions, ACCEPTED)  # by our own clock, with which it is compared
     since = accepted.last_transition_time if accepted else now
     return since + OWN_GROUP_WITHIN if schedulers_of(spec) else None
 

@@ -1,19 +1,18 @@
 """What we tell people of a job: counts, phase, and why it does not run yet; all of it afresh from what is observed."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Reference, Role, RoleStatus
 from paddle_operator.api.reasons import Reason, WaitingReason
+from paddle_operator.kube.conditions import condition_status, find_condition, with_conditions
 from paddle_operator.plan.children import Job, PodView
 from paddle_operator.plan.endpoints import has_no_ipv4
 from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL
 from paddle_operator.plan.observed import ObservedJob
 
 MOST_REFERENCES = 16  # of a role: a status stays under 16 KB however many pods there are
-LONGEST_MESSAGE = 1024  # bytes
 
 ACCEPTED, RUNNING, COMPLETED, FAILED, SUSPENDED = "Accepted", "Running", "Completed", "Failed", "Suspended"
 
@@ -65,7 +64,7 @@ def phase_of(world: ObservedJob) -> Phase:
 def _is_resumed(job: Job) -> bool:
     """And neither ran nor restarted since: it starts afresh, and not again."""
     afresh = job.status.start_time is None and job.status.phase != Phase.RESTARTING
-    return find_condition(job, SUSPENDED) is not None and afresh
+    return find_condition(job.status.conditions, SUSPENDED) is not None and afresh
 
 
 def not_running_reason(world: ObservedJob) -> NotRunningReason:
@@ -159,28 +158,6 @@ def with_counts(world: ObservedJob, counts: dict[Role, RoleStatus], status: Padd
     )
 
 
-def find_condition(job: Job, type_: str) -> Condition | None:
-    """What the status says of this type."""
-    return next((each for each in job.status.conditions if each.type == type_), None)
-
-
-def is_true(told: Condition) -> bool:
-    return told.status == "True"
-
-
 def make_condition(job: Job, type_: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:
-    """A condition whose transition time is kept where it was true, or untrue, before."""
-    status = "True" if holds else "False"
-    before = find_condition(job, type_)
-    since = before.last_transition_time if before and before.status == status else now.replace(microsecond=0)
-    return Condition(type_, status, reason, _cut(message), job.metadata.generation, since)
-
-
-def _cut(message: str) -> str:
-    return message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
-
-
-def with_conditions(before: Iterable[Condition], *new: Condition) -> tuple[Condition, ...]:
-    """By type, in a fixed order."""
-    found = {each.type: each for each in before} | {each.type: each for each in new}
-    return tuple(found[type_] for type_ in sorted(found))
+    """A condition as of now; `with_conditions` retains the transition time of an unchanged status."""
+    return Condition(type_, condition_status(holds), reason, message, job.metadata.generation, now)

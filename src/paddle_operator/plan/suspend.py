@@ -6,6 +6,7 @@ import msgspec
 
 from paddle_operator.api.paddlejob import Phase, RoleStatus
 from paddle_operator.api.reasons import Reason
+from paddle_operator.kube.conditions import find_condition, is_true, with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Job, JobPlan
 from paddle_operator.plan.clean_pod_policy import everything
@@ -17,17 +18,13 @@ from paddle_operator.plan.status import (
     RUNNING,
     SUSPENDED,
     base,
-    find_condition,
-    is_true,
     make_condition,
-    with_conditions,
     with_counts,
 )
 
 
 def is_suspended(job: Job) -> bool:
-    told = find_condition(job, SUSPENDED)
-    return told is not None and is_true(told)
+    return is_true(find_condition(job.status.conditions, SUSPENDED))
 
 
 def suspend(world: ObservedJob, now: datetime) -> JobPlan:
@@ -54,7 +51,7 @@ def suspend(world: ObservedJob, now: datetime) -> JobPlan:
         active_seconds=seconds_active(job, now),
         active_since=None,
     )
-    return Plan(status, news=(EventIntent(Reason.SUSPENDED, message),))
+    return Plan(status, events=(EventIntent(Reason.SUSPENDED, message),))
 
 
 def resume(job: Job, now: datetime) -> JobPlan:
@@ -71,4 +68,4 @@ def resume(job: Job, now: datetime) -> JobPlan:
         active_since=now.replace(microsecond=0),
         conditions=with_conditions(job.status.conditions, held, idle),
     )
-    return Plan(status, news=(EventIntent(Reason.RESUMED, message),))
+    return Plan(status, events=(EventIntent(Reason.RESUMED, message),))
