@@ -12,7 +12,7 @@ step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo environment programs test lint cluster cluster-down generate manifests e2e bench lock clean
+.PHONY: help demo environment programs test lint cluster cluster-down generate manifests e2e bench lock docs clean
 
 help: ## tell what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
@@ -78,7 +78,16 @@ lock: ## write requirements.lock and that of the operator's image anew from pypr
 		&& "$$folder/bin/uv" pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-header --quiet -o requirements.lock \
 		&& "$$folder/bin/uv" pip compile images/controller/requirements.in --python-platform linux --python-version 3.13 --generate-hashes \
-			--no-emit-index-url --no-header --quiet -o images/controller/requirements.lock
+			--no-emit-index-url --no-header --quiet -o images/controller/requirements.lock \
+		&& "$$folder/bin/uv" pip compile docs/requirements.in --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-header --quiet -o docs/requirements.lock
+
+docs: .docs-venv/bin/mkdocs ## build the documentation site into site/, strictly: a bad link or a missing page fails
+	$(call step,docs site,NO_MKDOCS_2_WARNING=1 .docs-venv/bin/mkdocs build --strict --config-file mkdocs.yaml)
+
+.docs-venv/bin/mkdocs: docs/requirements.lock
+	$(call step,environment of the docs,$(PYTHON) -m venv .docs-venv \
+		&& .docs-venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $< && touch $@)
 
 clean: ## remove what the other commands have made here; the programs of the tests are kept
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .docs-venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
