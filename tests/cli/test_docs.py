@@ -8,7 +8,7 @@ import yaml
 
 from paddle_operator.cli.main import app
 from paddle_operator.embedded.cluster import served_kinds
-from tests.support.paddlejob import EXAMPLES, Paddlejob
+from tests.support.paddlejob import EXAMPLES, InProcessPaddlejob
 
 ROOT = Path(__file__).parents[2]
 OF_POLICIES = [f"docs/en/{name}.md" for name in ("retries", "deadlines", "suspend", "success", "node-failure", "gang")]
@@ -49,9 +49,9 @@ def test_the_yaml_of_a_page_is_the_example(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["docs/en/node-failure.md", "docs/en/gang.md"])
-async def test_the_yaml_of_a_page_would_be_taken(paddlejob: Paddlejob, page: str) -> None:
+def test_yaml_of_a_page_is_accepted(paddlejob_without_cluster: InProcessPaddlejob, page: str) -> None:
     (text,) = yamls_of(page)
-    outcome = await paddlejob("run", "-", "--dry-run", stdin=text)
+    outcome = paddlejob_without_cluster("run", "-", "--dry-run", stdin=text)
     assert outcome.code == 0, outcome
 
 

@@ -1,21 +1,20 @@
-"""paddlejob run, as a user runs it: what it prints, what it leaves, how it ends."""
+"""paddlejob run: what it prints, what it refuses, how it ends."""
 
-import asyncio
-import signal
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support.paddlejob import EXAMPLES, SOON_SECONDS, Paddlejob, processes_of
-from tests.support.programs import a_program
+from tests.support.paddlejob import EXAMPLES, InProcessPaddlejob
+from tests.support.programs import SLEEP, write_program
 
 HELLO = 'print("hello"); print(\'PADDLE_RESULT {"accuracy": 0.5}\')'
-FOR_EVER = "import time\nprint('started', flush=True)\ntime.sleep(1000)"
+WIDE_AND_DEEP = str(EXAMPLES / "wide_and_deep.yaml")
 
 
-async def test_a_job_is_shown_from_its_first_pod_to_its_result(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    outcome = await paddlejob("run", *a_program(tmp_path, HELLO, workers=2))
+def test_job_is_shown_from_creation_to_result(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+    outcome = paddlejob("run", *write_program(tmp_path, HELLO, workers=2))
     assert outcome.code == 0, outcome
     lines = outcome.output.splitlines()
     assert lines[0] == "tiny created"
@@ -24,16 +23,16 @@ async def test_a_job_is_shown_from_its_first_pod_to_its_result(paddlejob: Paddle
     assert lines[-2:] == ["  worker-0  accuracy 0.5", "  worker-1  accuracy 0.5"]
 
 
-async def test_a_second_run_of_a_finished_job_runs_it_again(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    arguments = a_program(tmp_path, HELLO)
-    await paddlejob("run", *arguments)
-    again = await paddlejob("run", arguments[0])  # the folder of the image is remembered
+def test_finished_job_is_run_again(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+    arguments = write_program(tmp_path, HELLO)
+    paddlejob("run", *arguments)
+    again = paddlejob("run", arguments[0])  # without --image: the directory of the image is stored
     assert again.code == 0, again
     assert again.output.startswith("tiny run again: the one before had finished\n")
 
 
 @pytest.mark.parametrize(
-    ("script", "sentence"),
+    ("script", "last_line"),
     [
         ("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"),
         ("x = 1 / 0", "ZeroDivisionError: division by zero"),
@@ -46,32 +45,32 @@ async def test_a_second_run_of_a_finished_job_runs_it_again(paddlejob: Paddlejob
     ],
     ids=["missing module", "bug", "full disk", "port in use"],
 )
-async def test_a_program_that_fails_is_named_with_its_last_words(
-    paddlejob: Paddlejob, tmp_path: Path, script: str, sentence: str
+def test_failed_pod_is_named_with_its_last_lines(
+    paddlejob: InProcessPaddlejob, tmp_path: Path, script: str, last_line: str
 ) -> None:
-    outcome = await paddlejob("run", *a_program(tmp_path, script))
+    outcome = paddlejob("run", *write_program(tmp_path, script))
     assert outcome.code == 1, outcome
     assert "tiny-worker-0 exited 1: the program failed: its log has the reason" in outcome.summary
-    assert outcome.output.splitlines()[-1].strip() == sentence
+    assert outcome.output.splitlines()[-1].strip() == last_line
 
 
-async def test_a_bad_command_line_is_told_as_one(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    outcome = await paddlejob("run", *a_program(tmp_path, "import sys; sys.exit(2)"))
+def test_exit_code_2_is_explained(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+    outcome = paddlejob("run", *write_program(tmp_path, "import sys; sys.exit(2)"))
     assert outcome.code == 1
     assert "exited 2: a bad command line: trying again would not help" in outcome.summary
 
 
-async def test_an_image_that_nobody_knows_is_refused_before_anything_runs(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    path, *_ = a_program(tmp_path, HELLO)
-    outcome = await paddlejob("run", path)
+def test_unknown_image_is_refused(paddlejob_without_cluster: InProcessPaddlejob, tmp_path: Path) -> None:
+    path, *_ = write_program(tmp_path, HELLO)
+    outcome = paddlejob_without_cluster("run", path)
     assert outcome.code == 2
     assert 'image "program:v1" is not known here' in outcome.errors
     assert "--image program=DIR" in outcome.errors
     assert "--python" in outcome.errors
 
 
-async def test_a_gpu_that_the_machine_lacks_is_refused_with_the_way_out(paddlejob: Paddlejob) -> None:
-    outcome = await paddlejob("run", EXAMPLES / "resnet.yaml")
+def test_missing_gpu_is_refused(paddlejob_without_cluster: InProcessPaddlejob) -> None:
+    outcome = paddlejob_without_cluster("run", EXAMPLES / "resnet.yaml")
     assert (outcome.code, outcome.errors) == (
         2,
         "paddlejob: the job asks for 2 nvidia.com/gpu, and this machine has 0: "
@@ -80,128 +79,69 @@ async def test_a_gpu_that_the_machine_lacks_is_refused_with_the_way_out(paddlejo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
         (["nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         ([".", "--set", "x"], ". cannot be read: Is a directory"),
-        ([str(EXAMPLES / "wide_and_deep.yaml"), "--set", "worker.replicas=-1"], "spec.worker.replicas is -1, but"),
-        ([str(EXAMPLES / "wide_and_deep.yaml"), "--set", "worker.replica=1"], 'unknown field "spec.worker.replica"'),
-        ([str(EXAMPLES / "wide_and_deep.yaml"), "--image", "x"], "--image x is not of the form NAME=VALUE"),
-        ([str(EXAMPLES / "wide_and_deep.yaml"), "--volume", "a=/nowhere"], "there is no such folder"),
+        ([WIDE_AND_DEEP, "--set", "worker.replicas=-1"], "spec.worker.replicas is -1, but"),
+        ([WIDE_AND_DEEP, "--set", "worker.replica=1"], 'unknown field "spec.worker.replica"'),
+        ([WIDE_AND_DEEP, "--image", "x"], "--image x is not of the form NAME=VALUE"),
+        ([WIDE_AND_DEEP, "--volume", "a=/nowhere"], "there is no such folder"),
     ],
 )
-async def test_what_cannot_be_run_is_refused_in_one_sentence(
-    paddlejob: Paddlejob, arguments: list[str], sentence: str
+def test_invalid_request_is_refused_in_one_message(
+    paddlejob_without_cluster: InProcessPaddlejob, arguments: list[str], message: str
 ) -> None:
-    outcome = await paddlejob("run", *arguments)
+    outcome = paddlejob_without_cluster("run", *arguments)
     assert outcome.code == 2, outcome
-    assert sentence in outcome.errors
+    assert message in outcome.errors
     assert "Traceback" not in outcome.errors
 
 
 @pytest.mark.parametrize(
-    ("setting", "sentence"),
+    ("setting", "message"),
     [
         ("worker.template.spec.containers.0.resources.requests.cpu=640", "Insufficient cpu"),
         ("worker.template.spec.containers.0.name=No_Name", "tiny-worker-0"),
     ],
     ids=["more than the machine has", "pods that the API server refuses"],
 )
-async def test_a_job_that_can_never_start_is_not_waited_for(
-    paddlejob: Paddlejob, tmp_path: Path, setting: str, sentence: str
+def test_job_that_can_never_start_is_stopped(
+    paddlejob_without_cluster: InProcessPaddlejob, tmp_path: Path, setting: str, message: str
 ) -> None:
-    outcome = await paddlejob("run", *a_program(tmp_path, HELLO), "--set", setting)
+    outcome = paddlejob_without_cluster("run", *write_program(tmp_path, HELLO), "--set", setting)
     assert outcome.code == 1, outcome
     assert "tiny cannot start here: " in outcome.errors
-    assert sentence in outcome.errors
+    assert message in outcome.errors
 
 
-async def test_a_job_that_was_under_way_before_is_left_so_by_ctrl_c(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    arguments = a_program(tmp_path, FOR_EVER)
-    await paddlejob("run", "--detach", *arguments)
-    await paddlejob.runs("tiny")
-    async with paddlejob.started("run", *arguments) as process:
-        assert process.stdout
-        while b"| started" not in await process.stdout.readline():
-            pass
-        process.send_signal(signal.SIGINT)
-        await process.communicate()
-    assert process.returncode == 130
-    assert (await paddlejob.json("tiny"))["status"]["phase"] == "Running"
-
-
-async def test_a_rehearsal_shows_what_would_be_applied_and_keeps_nothing(paddlejob: Paddlejob) -> None:
-    outcome = await paddlejob("run", EXAMPLES / "wide_and_deep.yaml", "--dry-run", "--set", "worker.replicas=3")
+def test_dry_run_prints_manifests_and_stores_nothing(paddlejob_without_cluster: InProcessPaddlejob) -> None:
+    outcome = paddlejob_without_cluster("run", WIDE_AND_DEEP, "--dry-run", "--set", "worker.replicas=3")
     assert outcome.code == 0, outcome
     assert yaml.safe_load(outcome.output)["spec"]["worker"]["replicas"] == 3
-    assert (await paddlejob("get")).errors == "No PaddleJobs found in namespace default.\n"
+    assert paddlejob_without_cluster("get").errors == "No PaddleJobs found in namespace default.\n"
 
 
-async def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    handles = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: (print('bye', flush=True), sys.exit(0)))\n"
-    grace = ["--set", "worker.template.spec.terminationGracePeriodSeconds=100"]
-    async with paddlejob.started("run", *a_program(tmp_path, handles + FOR_EVER), *grace) as process:
-        assert process.stdout
-        while b"| started" not in await process.stdout.readline():
-            pass
-        process.send_signal(signal.SIGINT)
-        output, errors = await process.communicate()
-    assert process.returncode == 130, errors
-    assert b"worker-0 | bye" in output
-    assert b"stopping: the pods are told to end; Ctrl-C again ends them at once" in errors
-    assert processes_of(paddlejob.state) == []
-    assert (await paddlejob("get")).errors == "No PaddleJobs found in namespace default.\n"
-
-
-async def test_output_that_nobody_reads_ends_the_command_without_a_complaint(
-    paddlejob: Paddlejob, tmp_path: Path
-) -> None:
-    async with paddlejob.started("run", *a_program(tmp_path, FOR_EVER)) as process:
-        assert process.stdout
-        await process.stdout.readline()
-        process.stdout._transport.close()  # type: ignore[attr-defined]
-        assert process.stderr
-        errors = await asyncio.wait_for(process.stderr.read(), SOON_SECONDS)
-        await process.wait()
-    assert (process.returncode, b"Traceback" in errors, b"ignored" in errors) == (141, False, False), errors
-
-
-async def test_ctrl_c_twice_does_not_wait_for_the_grace(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    arguments = a_program(tmp_path, deaf + FOR_EVER)
-    long = ["--set", "worker.template.spec.terminationGracePeriodSeconds=500"]
-    async with paddlejob.started("run", *arguments, *long) as process:
-        assert process.stdout
-        assert process.stderr
-        while b"| started" not in await process.stdout.readline():
-            pass
-        process.send_signal(signal.SIGINT)
-        await process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(process.communicate(), SOON_SECONDS)
-    assert process.returncode == 130
-
-
-async def test_a_job_that_takes_too_long_is_stopped(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    outcome = await paddlejob("run", *a_program(tmp_path, FOR_EVER), "--timeout", "3")
+def test_timeout_stops_the_job(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+    outcome = paddlejob("run", *write_program(tmp_path, SLEEP), "--timeout", "1")
     assert outcome.code == 3, outcome
+    assert paddlejob("get").errors == "No PaddleJobs found in namespace default.\n"
 
 
-async def test_two_jobs_run_side_by_side_on_one_cluster(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    await paddlejob("up")
-    listens = (
-        "import os, socket\ns = socket.create_server(('', int(os.environ['PADDLE_PORT'])))\ninput() if 0 else None\n"
-    )
-    jobs = [a_program(tmp_path, listens + "import time; time.sleep(1)", name=name) for name in ("one", "two")]
-    outcomes = await asyncio.gather(*(paddlejob("run", *arguments) for arguments in jobs))
+def test_two_jobs_run_at_the_same_time(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+    """Each listens on its PADDLE_PORT for a second, so neither ends before the other has started."""
+    script = "import os, socket, time\ns = socket.create_server(('', int(os.environ['PADDLE_PORT'])))\ntime.sleep(1)"
+    for name in ("one", "two"):
+        assert paddlejob("run", "--detach", *write_program(tmp_path, script, name=name)).code == 0
+    outcomes = [paddlejob("wait", name) for name in ("one", "two")]
     assert [outcome.code for outcome in outcomes] == [0, 0], outcomes
 
 
-async def test_the_machines_own_python_runs_what_the_yaml_says(paddlejob: Paddlejob, tmp_path: Path) -> None:
-    import sys
-
-    path, *_ = a_program(tmp_path, HELLO)
+def test_python_of_this_machine_replaces_the_image(
+    paddlejob_without_cluster: InProcessPaddlejob, tmp_path: Path
+) -> None:
+    path, *_ = write_program(tmp_path, HELLO)
     command = "worker.template.spec.containers.0.command=[python3, -c, 'import sys; print(sys.prefix)']"
-    outcome = await paddlejob("run", path, "--python", sys.executable, "--set", command)
+    outcome = paddlejob_without_cluster("run", path, "--python", sys.executable, "--set", command)
     assert outcome.code == 0, outcome
     assert f"worker-0 | {sys.prefix}" in outcome.output

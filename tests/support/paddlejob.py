@@ -1,24 +1,35 @@
-"""`paddlejob` as a user runs it: a process and a state folder of its own, the machine's cache of environments."""
+"""`paddlejob` for tests: as a process of its own, or called in this process, which is 1 s of CPU a command cheaper.
+
+Both have a state directory of their own and share the machine's cache of environments.
+"""
 
 import asyncio
+import io
 import json
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from paddle_operator.cli.main import main
 from paddle_operator.cli.training_progress import OWN_RESULT
+from paddle_operator.embedded.state import State
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy/examples"
 CORPUS = ROOT / "tests/corpus"
-PATIENCE_SECONDS = 240.0  # less than a test has, so that what the command has said can be told
-SOON_SECONDS = 100.0  # what takes a moment, unless the machine stalls
+COMMAND_TIMEOUT_SECONDS = 240.0  # less than a test may take, so that the failure shows the output of the command
+STEP_TIMEOUT_SECONDS = 100.0  # for steps of a second: only a stalled machine takes longer
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -29,12 +40,12 @@ class Outcome:
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
-        """What each worker printed last: `worker-0` → its PADDLE_RESULT."""
+        """The PADDLE_RESULT that each worker printed last, by the short name of its pod."""
         lines = re.findall(rf"^([\w-]+) \| .*?{OWN_RESULT}(.*)$", self.output, re.MULTILINE)
         return {name: json.loads(text) for name, text in lines}
 
     def losses(self, pod: str) -> list[float]:
-        """What a worker told on its way, in order."""
+        """The losses that a worker printed, in order."""
         lines = re.findall(rf"^{pod} \| .*?loss ([\d.e-]+)", self.output, re.MULTILINE)
         return [float(text) for text in lines]
 
@@ -45,22 +56,20 @@ class Outcome:
 
 
 class Paddlejob:
-    """The command, on one state folder."""
+    """The command as a process, on one state directory."""
 
-    def __init__(self, state: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, state: Path, timeout_seconds: float = COMMAND_TIMEOUT_SECONDS) -> None:
         self.state = state
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     async def __call__(self, *arguments: str | Path, stdin: str = "", user: int | None = None) -> Outcome:
-        async with self.started(*arguments, user=user) as process:
-            output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), self._patience_seconds)
+        async with self.start(*arguments, user=user) as process:
+            output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), self._timeout_seconds)
         assert process.returncode is not None
         return Outcome(process.returncode, output.decode(), errors.decode())
 
     @asynccontextmanager
-    async def started(
-        self, *arguments: str | Path, user: int | None = None
-    ) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def start(self, *arguments: str | Path, user: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -83,30 +92,83 @@ class Paddlejob:
                 await process.wait()
 
     async def json(self, name: str) -> dict[str, Any]:
-        """A job as it is stored."""
+        """The stored job."""
         found: dict[str, Any] = json.loads((await self("get", name, "-o", "json")).output)
         return found
 
-    async def runs(self, name: str) -> None:
-        """Return when all pods of a job run and that is stored: what they print may be heard before."""
-        async with asyncio.timeout(SOON_SECONDS):
+    async def wait_running(self, name: str) -> None:
+        """Wait until the stored phase is Running; the first log lines may come earlier."""
+        async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
             while (phase := (await self.json(name)).get("status", {}).get("phase", "")) != "Running":
                 assert phase in ("", "Pending", "Starting"), phase
 
 
+class InProcessPaddlejob:
+    """The command, called in this process on one state directory."""
+
+    def __init__(self, state: Path, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self.state = state
+        self._capture, self._patch = capture, patch
+        patch.setenv("PADDLEJOB_STATE", str(state))
+        patch.delenv("KUBECONFIG", raising=False)
+
+    def __call__(self, *arguments: str | Path, stdin: str = "") -> Outcome:
+        self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        self._capture.readouterr()
+        code = main([*map(str, arguments)])
+        return Outcome(code, *self._capture.readouterr())
+
+    def json(self, name: str) -> dict[str, Any]:
+        """The stored job."""
+        found: dict[str, Any] = json.loads(self("get", name, "-o", "json").output)
+        return found
+
+    def wait_phase(self, name: str, phase: str) -> None:
+        deadline = time.monotonic() + STEP_TIMEOUT_SECONDS
+        while (current := self.json(name).get("status", {}).get("phase", "")) != phase:
+            assert time.monotonic() < deadline, f"{name} is {current}, not {phase}"
+            time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def start_cluster(state: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An embedded cluster in the background; a process that outlives it fails the test."""
+    command = [sys.executable, "-m", "paddle_operator.embedded.process", "--state", str(state)]
+    log = state.with_suffix(".log")
+    with log.open("ab") as output, subprocess.Popen(command, stderr=output) as process:
+        deadline = time.monotonic() + STEP_TIMEOUT_SECONDS
+        try:
+            while State.of({}, state).running() is None:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(POLL_SECONDS)
+            yield process
+        finally:
+            process.terminate()
+            process.wait(STEP_TIMEOUT_SECONDS)
+    wait_no_processes(state)
+
+
+def wait_no_processes(state: Path) -> None:
+    deadline = time.monotonic() + STEP_TIMEOUT_SECONDS
+    while left := find_processes(state):
+        assert time.monotonic() < deadline, f"processes {left} outlive the cluster of {state}"
+        time.sleep(POLL_SECONDS)
+
+
 @asynccontextmanager
-async def leaving_nothing(state: Path, patience_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[Paddlejob]:
-    """The command for the length of a test; a process that outlives its cluster fails the test."""
-    command = Paddlejob(state, patience_seconds)
+async def open_paddlejob(state: Path, timeout_seconds: float = COMMAND_TIMEOUT_SECONDS) -> AsyncIterator[Paddlejob]:
+    """The command for one test; a process that outlives its cluster fails the test."""
+    command = Paddlejob(state, timeout_seconds)
     yield command
     await command("down")
-    async with asyncio.timeout(SOON_SECONDS):
-        while processes_of(state):
-            await asyncio.sleep(0.05)
+    async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
+        while find_processes(state):
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def pods_process(job_uid: str, role: str, index: int) -> int:
-    """The first process of a pod, by the variables that it was given. Raises LookupError."""
+def find_pod_process(job_uid: str, role: str, index: int) -> int:
+    """The first process of a pod, found by its environment variables. Raises LookupError."""
     wanted = {f"PADDLE_JOB_ID={job_uid}", f"TRAINING_ROLE={role}", f"PADDLE_TRAINER_ID={index}"}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -121,8 +183,8 @@ def pods_process(job_uid: str, role: str, index: int) -> int:
     return min(found)
 
 
-def processes_of(state: Path) -> list[int]:
-    """Every process whose environment or command line names the state folder: none may outlive its cluster."""
+def find_processes(state: Path) -> list[int]:
+    """Every other process whose environment, command line or mounts name the state directory."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

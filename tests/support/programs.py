@@ -1,4 +1,4 @@
-"""Jobs of small programs without Paddle: an image folder with one script, and a YAML beside it."""
+"""Jobs of small programs without Paddle: an image directory with one script, and a YAML beside it."""
 
 from pathlib import Path
 
@@ -10,12 +10,13 @@ COPY program.py /app/
 WORKDIR /app
 ENTRYPOINT ["python3", "program.py"]
 """
+SLEEP = "import time\nprint('started', flush=True)\ntime.sleep(1000)"
 
 
-def a_program(
+def write_program(
     folder: Path, script: str, *, name: str = "tiny", workers: int = 1, ps: int = 0, **spec: object
 ) -> list[str]:
-    """What `paddlejob run` is given to run the script in every pod."""
+    """Write image and YAML of a job that runs the script in every pod; returns the arguments for `paddlejob run`."""
     image = folder / "image"
     image.mkdir(parents=True, exist_ok=True)
     (image / "Dockerfile").write_text(DOCKERFILE)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paddlejob import Paddlejob, leaving_nothing
+from tests.support.paddlejob import Paddlejob, open_paddlejob
 
 PATIENCE_SECONDS = 500.0  # a first run installs Paddle
 
 
 @pytest.fixture
 async def paddlejob(tmp_path: Path) -> AsyncIterator[Paddlejob]:
-    async with leaving_nothing(tmp_path / "state", PATIENCE_SECONDS) as command:
+    async with open_paddlejob(tmp_path / "state", PATIENCE_SECONDS) as command:
         yield command

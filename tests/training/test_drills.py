@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.paddlejob import EXAMPLES, SOON_SECONDS, Outcome, Paddlejob, pods_process, processes_of
+from tests.support.paddlejob import EXAMPLES, STEP_TIMEOUT_SECONDS, Outcome, Paddlejob, find_pod_process, find_processes
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 300.0
 @asynccontextmanager
 async def training(paddlejob: Paddlejob, yaml: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command, at a moment when a worker has made its first steps."""
-    async with paddlejob.started("run", EXAMPLES / yaml, *LONG) as process:
+    async with paddlejob.start("run", EXAMPLES / yaml, *LONG) as process:
         assert process.stdout
         async with asyncio.timeout(PATIENCE_SECONDS):
             while TRAINS not in await process.stdout.readline():
@@ -48,12 +48,12 @@ async def test_a_killed_pod_is_named_as_the_cause(paddlejob: Paddlejob, yaml: st
     async with training(paddlejob, yaml) as process:
         name = yaml_name(yaml)
         uid = (await paddlejob.json(name))["metadata"]["uid"]
-        os.kill(pods_process(uid, role, 1), signal.SIGKILL)
+        os.kill(find_pod_process(uid, role, 1), signal.SIGKILL)
         outcome = await rest_of(process)
     assert outcome.code == 1, outcome
     assert f"{name}-{pod} exited" in outcome.summary
     assert "it was killed" in outcome.summary
-    assert processes_of(paddlejob.state) == []
+    assert find_processes(paddlejob.state) == []
 
 
 async def test_a_cluster_that_is_killed_in_mid_training_leaves_nothing_and_tells_the_truth(
@@ -63,8 +63,8 @@ async def test_a_cluster_that_is_killed_in_mid_training_leaves_nothing_and_tells
     async with training(paddlejob, "wide_and_deep.yaml"):
         running = json.loads((paddlejob.state / "cluster.json").read_bytes())
         os.kill(running["pid"], signal.SIGKILL)
-        async with asyncio.timeout(SOON_SECONDS):
-            while [pid for pid in processes_of(paddlejob.state) if not is_command(pid)]:
+        async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
+            while [pid for pid in find_processes(paddlejob.state) if not is_command(pid)]:
                 await asyncio.sleep(0.02)
         assert (await paddlejob("up")).code == 0
         outcome = await paddlejob("wait", yaml_name("wide_and_deep.yaml"), "--timeout", "200")

@@ -24,7 +24,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import PODS, Key
 from paddle_operator.plan.deadlines import seconds_active
 from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
-from tests.support.paddlejob import EXAMPLES, Outcome, Paddlejob, leaving_nothing, pods_process
+from tests.support.paddlejob import EXAMPLES, Outcome, Paddlejob, find_pod_process, open_paddlejob
 
 pytestmark = pytest.mark.timeout(1500)  # the first test lives all lives, and may have to install Paddle twice before
 
@@ -66,7 +66,7 @@ class Play:
     async def life(self, example: str, *settings: str, disturb: "Disturb | None" = None) -> Life:
         """From `paddlejob run` to its end; disturbed when it trains."""
         changes = [each for setting in settings for each in ("--set", setting)]
-        async with self.paddlejob.started("run", EXAMPLES / example, "--name", self.name, *changes) as process:
+        async with self.paddlejob.start("run", EXAMPLES / example, "--name", self.name, *changes) as process:
             assert process.stdout
             assert process.stderr
             errors = asyncio.ensure_future(process.stderr.read())
@@ -89,7 +89,7 @@ class Play:
 
     async def kill(self, role: str, index: int) -> None:
         job = await self.client.get(PADDLE_JOBS, Key("default", self.name))
-        os.kill(pods_process(job.uid, role, index), signal.SIGKILL)
+        os.kill(find_pod_process(job.uid, role, index), signal.SIGKILL)
 
     async def limit(self) -> None:
         """A deadline in a few seconds, now that it trains: when it does is up to the machine."""
@@ -147,7 +147,7 @@ def sharing(folder: Path, number: int) -> list[str]:
 
 @asynccontextmanager
 async def plays(folder: Path) -> AsyncIterator[Callable[[str], Play]]:
-    async with leaving_nothing(folder / "state") as paddlejob:
+    async with open_paddlejob(folder / "state") as paddlejob:
         assert (await paddlejob("up")).code == 0
         cluster = State.of({}, paddlejob.state).running()
         assert cluster
