@@ -11,7 +11,15 @@ ALL = ("api", "kube", "plan", "controllers", "local", "data", "launch", "client"
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "api": (),
     "kube": (),
-    "plan": ("api", "kube.objects", "kube.quantities", "kube.writes", "kube.conditions", "kube.pod_requests"),
+    "plan": (
+        "api",
+        "kube.backoff.exponential",
+        "kube.objects",
+        "kube.quantities",
+        "kube.writes",
+        "kube.conditions",
+        "kube.pod_requests",
+    ),
     "controllers": ("api", "kube", "plan"),
     "local": ("kube",),
     "data": ("api",),

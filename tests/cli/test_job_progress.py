@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Role, RootFailure
-from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.job_progress import JobProgress, headline, reason_of, state_in_words, summary
 from paddle_operator.cli.live_view import drawn
 from paddle_operator.kube.objects import Meta, Pod
@@ -49,14 +48,6 @@ def a_pod(name: str = "mnist-worker-0", uid: str = "2", phase: str = "Running", 
 )
 def test_a_pod_says_what_it_is_doing(pod: Pod, words: str) -> None:
     assert state_in_words(pod_view(pod)) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0s"), (99, "99s"), (185, "3m05s"), (7800, "2h10m"), (3 * 86400 + 5, "3d")],
-)
-def test_durations_are_short(seconds: float, words: str) -> None:
-    assert duration_in_words(seconds) == words
 
 
 def test_the_headline_has_the_phase_the_count_and_the_time() -> None:

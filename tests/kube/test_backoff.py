@@ -2,10 +2,11 @@
 
 import asyncio
 import random
+from datetime import timedelta
 
 import pytest
 
-from paddle_operator.kube.backoff import CALM_SECONDS, FIRST_SECONDS, LONGEST_SECONDS, Backoff
+from paddle_operator.kube.backoff import CALM_SECONDS, FIRST_SECONDS, LONGEST_SECONDS, Backoff, exponential
 from testbed.clock import FakeClock
 
 
@@ -69,3 +70,9 @@ async def test_a_try_that_began_well_and_was_cut_soon_changes_nothing(clock: Fak
     backoff.begin()
     await clock.advance(CALM_SECONDS - 1)
     assert await pause_of(backoff, clock) == pytest.approx(6.4)
+
+
+def test_exponential_doubles_up_to_the_limit() -> None:
+    assert [exponential(number, 10.0, 300.0) for number in (1, 2, 3, 6, 5000)] == [10, 20, 40, 300, 300]
+    assert exponential(3, timedelta(seconds=10), timedelta(minutes=6)) == timedelta(seconds=40)
+    assert exponential(5000, timedelta(seconds=10), timedelta(minutes=6)) == timedelta(minutes=6)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from paddle_operator.api.paddlejob import PaddleJobSpec, Phase
-from paddle_operator.cli.durations import duration_in_words
+from paddle_operator.kube.durations import human_duration
 from paddle_operator.plan.children import Children, Job, PodView
 from paddle_operator.plan.deadlines import deadline, expiry, start_deadline
 from paddle_operator.plan.failure_policy import paused_until
@@ -89,7 +89,7 @@ def _start_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
 
 def with_distance(at: datetime, now: datetime) -> str:
     """`12:00:10 UTC (in 7s)`; what has passed already is only told with its time."""
-    return f"{clock(at, now)} (in {duration_in_words((at - now).total_seconds())})" if at > now else clock(at, now)
+    return f"{clock(at, now)} (in {human_duration((at - now).total_seconds())})" if at > now else clock(at, now)
 
 
 def clock(at: datetime, now: datetime) -> str:

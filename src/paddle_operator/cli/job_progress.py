@@ -6,8 +6,8 @@ from datetime import datetime
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import WaitingReason
 from paddle_operator.cli.deadline_text import end_told, expiry_told, tries_told
-from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.training_progress import Progress, Result, progress_in, result_in, result_in_words
+from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.children import Job, PodView, pod_view
 from paddle_operator.plan.status import HELD_BACK
@@ -101,7 +101,7 @@ def ended_in_words(pod: PodView) -> str:
 
 def headline(job: Job, now: datetime) -> str:
     """`mnist  Restarting  0/4  12s  tries used: 1 of 3, next at 12:00:10 UTC  ends at 12:10:00 UTC`."""
-    parts = [job.key.name, job.status.phase or "Pending", job.status.ready, duration_in_words(seconds_of(job, now))]
+    parts = [job.key.name, job.status.phase or "Pending", job.status.ready, human_duration(seconds_of(job, now))]
     return "  ".join(filter(None, [*parts, tries_told(job, now), end_told(job, now)]))
 
 
@@ -125,7 +125,7 @@ def reason_of(job: Job) -> str:
 def summary(scene: JobProgress, now: datetime) -> list[str]:
     """What is left to say at the end, in a few lines."""
     job = scene.job
-    took = duration_in_words(seconds_of(job, now))
+    took = human_duration(seconds_of(job, now))
     lines = [f"{job.key.name}  {job.status.phase}  after {took}: {reason_of(job)}"]
     lines += [f"  {told}" for told in (tries_told(job, now), expiry_told(job, now)) if told]
     for actor in scene.in_order:

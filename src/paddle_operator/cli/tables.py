@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from paddle_operator.cli.durations import duration_in_words
+from paddle_operator.kube.durations import human_duration
 
 Manifest = dict[str, Any]
 
@@ -67,7 +67,7 @@ def why(job: Manifest) -> str:
 def age(moment: str | None, now: datetime) -> str:
     """How long ago, as kubectl writes it."""
     when = parsed(moment)
-    return duration_in_words((now - when).total_seconds()) if when else "<none>"
+    return human_duration((now - when).total_seconds()) if when else "<none>"
 
 
 def parsed(moment: str | None) -> datetime | None:

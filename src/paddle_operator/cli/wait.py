@@ -9,13 +9,13 @@ import typer
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.cli.deadline_text import tries_told
 from paddle_operator.cli.deleted_job import CODE_OF, told_of_gone
-from paddle_operator.cli.durations import duration_in_words
 from paddle_operator.cli.exit_codes import NOT_YET
 from paddle_operator.cli.job_progress import reason_of, seconds_of
 from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.options import JobName, with_target
 from paddle_operator.client.job_watcher import Follower, Silent
 from paddle_operator.embedded.target import Target
+from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
@@ -66,6 +66,6 @@ def told(job: Job, name: str, seconds: float) -> int:
 
 def one_line(job: Job, now: datetime) -> str:
     """`mnist  Failed  after 12s  tries used: 1 of 1  mnist-worker-1 exited 137: it was killed`."""
-    took = duration_in_words(seconds_of(job, now))
+    took = human_duration(seconds_of(job, now))
     parts = [job.key.name, job.status.phase or "Pending", f"after {took}", tries_told(job, now), reason_of(job)]
     return "  ".join(filter(None, parts))

@@ -2,12 +2,22 @@
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
 
 from paddle_operator.kube.clock import Clock
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 10.0
 CALM_SECONDS = 10.0
+
+
+Duration = TypeVar("Duration", float, timedelta)
+
+
+def exponential(number: int, first: Duration, limit: Duration) -> Duration:
+    """The wait before retry `number`, counted from 1: `first`, then twice as long each time, at most `limit`."""
+    return min(first * (1 << min(number - 1, 30)), limit)
 
 
 class Backoff:
@@ -31,6 +41,6 @@ class Backoff:
             self._tries = 0
             await self._clock.sleep(0)
             return
-        longest = min(FIRST_SECONDS * 2.0 ** min(self._tries, 30), LONGEST_SECONDS)
         self._tries += 1
+        longest = exponential(self._tries, FIRST_SECONDS, LONGEST_SECONDS)
         await self._clock.sleep(longest * (0.5 + self._jitter() / 2))

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Generic, TypeVar
 
+from paddle_operator.kube.backoff import exponential
 from paddle_operator.kube.clock import Clock, SystemClock, Timer
 from paddle_operator.kube.metrics import QueueMetrics
 
@@ -109,7 +110,7 @@ class Queue(Generic[K]):
     def retry(self, key: K) -> float:
         """Add the key after its own back-off and not before the queue's turn; returns the seconds until then."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        seconds = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_RETRY_SECONDS)
+        seconds = exponential(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         now = self._clock.monotonic()
         self._retry_slot_at = (
             max(self._retry_slot_at, now - RETRIES_AT_ONCE / RETRIES_PER_SECOND) + 1 / RETRIES_PER_SECOND

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus, RootFailure
+from paddle_operator.kube.backoff import exponential
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.exit_codes import is_victim
 from paddle_operator.plan.observed import ObservedJob
@@ -92,7 +93,7 @@ def exhausted(world: ObservedJob, charge: int) -> bool:
 
 def pause_before(number: int) -> timedelta:
     """10 s before the first try that counts, then twice as long each time, at most 6 minutes."""
-    return min(FIRST_PAUSE * (1 << min(number - 1, 10)), LONGEST_PAUSE)
+    return exponential(number, FIRST_PAUSE, LONGEST_PAUSE)
 
 
 def next_attempt(charged: int, restarts: int, now: datetime) -> datetime | None:

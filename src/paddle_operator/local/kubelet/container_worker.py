@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from paddle_operator.kube.backoff import exponential
 from paddle_operator.kube.clock import Clock
+from paddle_operator.kube.durations import go_duration
 from paddle_operator.kube.errors import in_words
 from paddle_operator.local.container_logs import LogWriter
 from paddle_operator.local.cri import Process, StartError
@@ -72,7 +74,7 @@ class Crashes:
         self._count = 1 if ran_seconds >= CALM_SECONDS else self._count + 1
         if self._count == 1:
             return 0.0
-        return min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self._count - 2, 30), LONGEST_BACKOFF_SECONDS)
+        return exponential(self._count - 1, FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS)
 
 
 class ContainerWorker:
@@ -361,15 +363,9 @@ class ContainerWorker:
             pod = self._home.pod
             who = f"{pod.key.name}_{pod.key.namespace}({pod.uid})"
             self._wait(
-                CRASH_LOOP, f"back-off {duration(seconds)} restarting failed container={self.spec.name} pod={who}"
+                CRASH_LOOP, f"back-off {go_duration(seconds)} restarting failed container={self.spec.name} pod={who}"
             )
             self._home.warning("BackOff", f"Back-off restarting failed container {self.spec.name} in pod {who}")
             await self._clock.sleep(seconds)
         self.view.last = end
         self.view.restarts += 1
-
-
-def duration(seconds: float) -> str:
-    """As Go prints it: 10s, 1m20s, 5m0s."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

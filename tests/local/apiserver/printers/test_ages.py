@@ -2,37 +2,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paddle_operator.local.apiserver.printers.ages import age, duration, latest
+from paddle_operator.local.apiserver.printers.ages import age, latest
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-MINUTE, HOUR, DAY = 60, 3600, 86400
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (-5, "<invalid>"),
-        (-1.5, "0s"),
-        (0, "0s"),
-        (119.9, "119s"),
-        (120, "2m"),
-        (125, "2m5s"),
-        (599, "9m59s"),
-        (10 * MINUTE, "10m"),
-        (179 * MINUTE, "179m"),
-        (3 * HOUR, "3h"),
-        (3 * HOUR + 5 * MINUTE, "3h5m"),
-        (47 * HOUR, "47h"),
-        (2 * DAY, "2d"),
-        (2 * DAY + 3 * HOUR, "2d3h"),
-        (8 * DAY, "8d"),
-        (700 * DAY, "700d"),
-        (800 * DAY, "2y70d"),
-        (3000 * DAY, "8y"),
-    ],
-)
-def test_an_age_is_told_as_kubectl_tells_it(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
 
 
 def test_the_age_of_an_object_is_told_from_its_instant() -> None:
