@@ -11,7 +11,7 @@ from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.metadata import MAIN_CONTAINER
-from paddle_operator.plan.pod_builder import PodMaker
+from paddle_operator.plan.pod_builder import PodBuilder
 
 VARIABLES = 10
 WORKERS = "*-worker-*"  # the pods that end by themselves: parameter servers never do
@@ -59,7 +59,7 @@ def pods_of(job: Job) -> Iterator[Manifest]:
     """As the operator writes them."""
     assert job.spec
     for role, wanted in job.spec.roles.items():
-        maker = PodMaker(job, role, wanted)
+        maker = PodBuilder(job, role, wanted)
         yield from (maker.pod(index) for index in range(wanted.replicas))
 
 

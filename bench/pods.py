@@ -6,7 +6,7 @@ Stored, with both managers' fields, they are the 6 to 8 KB that pods of a real t
 from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Key, Manifest
 from paddle_operator.plan.metadata import (
-    ATTEMPT,
+    ATTEMPT_ANNOTATION,
     JOB_UID_LABEL,
     MAIN_CONTAINER,
     POD_NAME_LABEL,
@@ -45,7 +45,7 @@ def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
                 ROLE_LABEL: "worker",
                 JOB_UID_LABEL: owner_uid(number),
             },
-            "annotations": {ROLE_ANNOTATION: "worker", ATTEMPT: "0"},
+            "annotations": {ROLE_ANNOTATION: "worker", ATTEMPT_ANNOTATION: "0"},
             "ownerReferences": [_owner(number)],
         },
         "spec": {

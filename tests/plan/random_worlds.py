@@ -159,7 +159,7 @@ def a_random_pod(draw: st.DrawFn, job: Job, role: str, index: int) -> PodView:
         "terminating": draw(st.sampled_from([False, False, False, True])),
         "ours": draw(st.sampled_from([True, True, True, False])),
         "ready": draw(st.booleans()),
-        "woken_for": draw(st.sampled_from(["", "abc"])),
+        "nudged_for": draw(st.sampled_from(["", "abc"])),
         "deadline_seconds": draw(st.sampled_from([None, 1, 600])),
         "exit_code": draw(st.sampled_from([0, 1, 134, 250, 143])) if ended or draw(st.booleans()) else None,
         "finished_at": draw(st.sampled_from([None, T0, T0 - 9 * SECONDS, T0 + 9 * SECONDS])),
@@ -167,7 +167,7 @@ def a_random_pod(draw: st.DrawFn, job: Job, role: str, index: int) -> PodView:
         "restarts": draw(st.sampled_from([0, 0, 0, 1])),
     }
     if told["terminating"]:
-        told["leaves_at"] = T0 + draw(st.sampled_from([-90, -60, -9, 30])) * SECONDS
+        told["terminates_by"] = T0 + draw(st.sampled_from([-90, -60, -9, 30])) * SECONDS
     if phase == "Pending" and draw(st.booleans()):
         told |= {"address": f"10.0.0.{index + 1}", "waiting": draw(st.sampled_from(["", "CreateContainerConfigError"]))}
     elif phase != "Pending" and draw(st.integers(0, 9)) == 0:

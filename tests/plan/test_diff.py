@@ -6,8 +6,8 @@ import pytest
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.kube.writes import Create, StatusOrder
 from paddle_operator.plan.children import Children
-from paddle_operator.plan.diff import FEW, MOST_AT_ONCE
-from paddle_operator.plan.metadata import CONTRACT
+from paddle_operator.plan.diff import MAX_PODS_PER_RECONCILE, MAX_QUICK_WRITES
+from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,
@@ -51,8 +51,8 @@ def test_everything_is_made_at_once_services_first_then_a_role_after_the_other()
 
 def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
     """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
-    assert plan(a_job(ps=FEW - 1, workers=1), Children(), T0).status_order is StatusOrder.DEFERRED
-    assert plan(a_job(workers=FEW + 1), Children(), T0).status_order is not StatusOrder.DEFERRED
+    assert plan(a_job(ps=MAX_QUICK_WRITES - 1, workers=1), Children(), T0).status_order is StatusOrder.DEFERRED
+    assert plan(a_job(workers=MAX_QUICK_WRITES + 1), Children(), T0).status_order is not StatusOrder.DEFERRED
     known = a_job(workers=2)
     known = with_status(known, plan(known, Children(), T0).status)
     assert plan(known, Children(), T0).status_order is not StatusOrder.DEFERRED
@@ -79,25 +79,25 @@ def test_a_job_that_runs_costs_nothing() -> None:
 
 
 def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
-    job = a_job(ps=MOST_AT_ONCE + 100, workers=2)
+    job = a_job(ps=MAX_PODS_PER_RECONCILE + 100, workers=2)
     first = plan(job, Children(), T0)
-    assert creates(first) == [f"mnist-ps-{index}" for index in range(MOST_AT_ONCE)]
-    pods = all_pods(job, phase="Pending")[:MOST_AT_ONCE]
+    assert creates(first) == [f"mnist-ps-{index}" for index in range(MAX_PODS_PER_RECONCILE)]
+    pods = all_pods(job, phase="Pending")[:MAX_PODS_PER_RECONCILE]
     assert creates(plan(job, Children(pods), T0)) == [
-        *(f"mnist-ps-{index}" for index in range(MOST_AT_ONCE, MOST_AT_ONCE + 100)),
+        *(f"mnist-ps-{index}" for index in range(MAX_PODS_PER_RECONCILE, MAX_PODS_PER_RECONCILE + 100)),
         "mnist-worker-0",
         "mnist-worker-1",
     ]
 
 
 def test_a_role_that_is_just_made_at_once_keeps_the_next_one_not_back() -> None:
-    job = a_job(ps=MOST_AT_ONCE, workers=1)
+    job = a_job(ps=MAX_PODS_PER_RECONCILE, workers=1)
     assert creates(plan(job, Children(), T0))[-1] == "mnist-worker-0"
 
 
 def test_services_are_made_in_parts_as_well() -> None:
-    job = a_job(workers=MOST_AT_ONCE + 1, intranet="Service")
-    assert len(creates(plan(job, Children(), T0), SERVICES)) == MOST_AT_ONCE
+    job = a_job(workers=MAX_PODS_PER_RECONCILE + 1, intranet="Service")
+    assert len(creates(plan(job, Children(), T0), SERVICES)) == MAX_PODS_PER_RECONCILE
 
 
 # The barrier
@@ -114,7 +114,7 @@ def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
     digest = a_barrier(job).contract
     assert creates(desired) == ["mnist"]
     assert patches(desired) == {
-        f"mnist-worker-{index}": {"metadata": {"annotations": {CONTRACT: digest}}} for index in range(2)
+        f"mnist-worker-{index}": {"metadata": {"annotations": {ENDPOINTS_ANNOTATION: digest}}} for index in range(2)
     }
     assert isinstance(desired.waves[0][0], Create)  # the barrier comes before the waking
 
@@ -124,7 +124,7 @@ def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> 
     barrier = a_barrier(job)
     late = held_back(job, "worker", 1)
     assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
-    with_requeue = msgspec.structs.replace(late, woken_for=barrier.contract)
+    with_requeue = msgspec.structs.replace(late, nudged_for=barrier.contract)
     assert patches(plan(job, Children((a_pod(job, "worker", 0), with_requeue), (barrier,)), T0)) == {}
 
 

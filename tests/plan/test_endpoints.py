@@ -12,7 +12,7 @@ from paddle_operator.plan.children import Children, Job
 from paddle_operator.plan.endpoints import Endpoints, Ports, endpoints_of, ports_of
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
-from paddle_operator.plan.rendezvous_env import own_variables
+from paddle_operator.plan.rendezvous_env import pod_variables
 from tests.support.jobs import (
     T0,
     UID,
@@ -130,7 +130,7 @@ def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
     told = {
         role: next(
             each["value"]
-            for each in own_variables(job, role, 0, accelerated=False, etcd="")
+            for each in pod_variables(job, role, 0, requests_device=False, etcd="")
             if each["name"] == "PADDLE_PORT"
         )
         for role in (Role.PS, Role.WORKER)
@@ -182,7 +182,7 @@ def test_the_digest_changes_with_an_address_a_port_or_a_role_and_with_nothing_el
     pods = all_held_back(job)
     first = known(job, Children(pods))
     assert first
-    later = known(job, Children(all_pods(job, woken_for="x", restarts=3)))
+    later = known(job, Children(all_pods(job, nudged_for="x", restarts=3)))
     assert later
     assert later.digest == first.digest
     moved = known(job, Children((*pods[:-1], held_back(job, "worker", 1, address="10.9.9.9"))))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.plan.children import JobPlan
-from paddle_operator.plan.exit_codes import PATIENCE, told
+from paddle_operator.plan.exit_codes import ROOT_FAILURE_WAIT, told
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import SECONDS, T0, a_job, a_pod, replaced, running, the_condition, without, writes_of
 
@@ -51,11 +51,11 @@ def test_the_cause_is_waited_for_while_only_victims_are_known() -> None:
     desired = after((0, 134, 0), (1, 250, 1), now=T0 + 2 * SECONDS)
     assert desired.status.phase == "Running"
     assert writes_of(desired) == []
-    assert desired.requeue_at == T0 + PATIENCE == T0 + 5 * SECONDS
+    assert desired.requeue_at == T0 + ROOT_FAILURE_WAIT == T0 + 5 * SECONDS
 
 
 def test_patience_ends_at_its_last_instant() -> None:
-    assert after((0, 134, 0), now=T0 + PATIENCE).status.phase == "Failed"
+    assert after((0, 134, 0), now=T0 + ROOT_FAILURE_WAIT).status.phase == "Failed"
 
 
 @pytest.mark.parametrize(("ahead", "phase"), [(1, "Running"), (5, "Running"), (6, "Failed"), (3600, "Failed")])

@@ -7,7 +7,7 @@ import pytest
 
 from paddle_operator.api.paddlejob import RootFailure
 from paddle_operator.plan.children import Job
-from paddle_operator.plan.failure_policy import MAX_REASON_LENGTH, pause_before
+from paddle_operator.plan.failure_policy import MAX_REASON_LENGTH, backoff_before
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,
@@ -235,7 +235,7 @@ def test_who_waits_is_told_why_and_until_when() -> None:
     [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 320), (7, 360), (8, 360), (2**31 - 1, 360)],
 )
 def test_a_pause_grows_up_to_six_minutes(number: int, seconds: int) -> None:
-    assert pause_before(number) == timedelta(seconds=seconds)
+    assert backoff_before(number) == timedelta(seconds=seconds)
 
 
 def test_several_pods_that_fail_together_cost_one_try() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from paddle_operator.kube.writes import Create, Delete, Write
 from paddle_operator.plan.children import Children, Job, JobPlan
-from paddle_operator.plan.failure_policy import LONGEST_PAUSE
+from paddle_operator.plan.failure_policy import MAX_BACKOFF
 from paddle_operator.plan.job_view import PADDLE_JOBS
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext
@@ -67,7 +67,7 @@ class Watched(Model):
         assert limit is not None or new.restarts == 0
         assert limit is None or new.restarts <= limit
         assert new.restarts <= self.failures
-        assert new.next_attempt_time is None or new.next_attempt_time <= self.now + LONGEST_PAUSE
+        assert new.next_attempt_time is None or new.next_attempt_time <= self.now + MAX_BACKOFF
 
     def _check_rest(self, before: Job, there: Children, desired: JobPlan) -> None:
         spec = before.spec

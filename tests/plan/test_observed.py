@@ -71,7 +71,7 @@ def test_a_pods_marks_are_read_off_its_metadata() -> None:
     }
     view = pod_view(msgspec.convert(stored, Pod, strict=False))
     assert (view.key, view.version, view.owner_uid) == (("ns", "mnist-worker-0"), 12, UID)
-    assert (view.attempt, view.woken_for, view.ours, view.terminating) == (2, "abc", True, True)
+    assert (view.attempt, view.nudged_for, view.ours, view.terminating) == (2, "abc", True, True)
     assert (view.node, view.node_address, view.address, view.deadline_seconds) == ("n1", "192.168.0.1", "10.0.0.1", 60)
 
 
@@ -233,9 +233,9 @@ def test_an_object_of_another_namespace_is_nobodys_child() -> None:
 def test_pods_come_in_the_order_of_roles_and_numbers_however_they_were_found() -> None:
     job = a_job(ps=1, workers=11, heter=1)
     pods = all_pods(job)
-    world = world_of(job, Children(tuple(reversed(pods))))
-    assert [pod.name for pod in world.pods()] == [pod.name for pod in pods]
-    assert [pod.name for pod in world.pods(Role.HETER)] == ["mnist-heter-0"]
+    observed = world_of(job, Children(tuple(reversed(pods))))
+    assert [pod.name for pod in observed.pods()] == [pod.name for pod in pods]
+    assert [pod.name for pod in observed.pods(Role.HETER)] == ["mnist-heter-0"]
 
 
 @pytest.mark.parametrize(
@@ -252,21 +252,21 @@ def test_pods_come_in_the_order_of_roles_and_numbers_however_they_were_found() -
 )
 def test_a_pod_that_is_not_of_this_attempt_and_a_place_is_a_leftover(odd: dict[str, Any]) -> None:
     job = a_job(workers=2, attempt=1)
-    world = world_of(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, **odd))))
-    assert len(world.leftovers) == 1
-    assert world.missing == [(Role.WORKER, 1)]
+    observed = world_of(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, **odd))))
+    assert len(observed.obsolete_pods) == 1
+    assert observed.missing == [(Role.WORKER, 1)]
 
 
 def test_a_pod_that_is_deleted_after_its_success_keeps_its_place() -> None:
     job = a_job(workers=1)
-    assert not world_of(job, Children((a_pod(job, "worker", 0, exit_code=0, terminating=True),))).leftovers
+    assert not world_of(job, Children((a_pod(job, "worker", 0, exit_code=0, terminating=True),))).obsolete_pods
 
 
 def test_a_pod_that_the_go_operator_never_released_is_made_again_and_one_that_runs_is_not() -> None:
     job = a_job(workers=2)
     pods = (a_pod(job, "worker", 0, ours=False), a_pod(job, "worker", 1, ours=False, phase="Pending"))
-    assert [pod.name for pod in world_of(job, Children(pods)).leftovers] == ["mnist-worker-1"]
-    assert not world_of(job, Children(pods, (a_go_barrier(job),))).leftovers
+    assert [pod.name for pod in world_of(job, Children(pods)).obsolete_pods] == ["mnist-worker-1"]
+    assert not world_of(job, Children(pods, (a_go_barrier(job),))).obsolete_pods
 
 
 def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
@@ -350,9 +350,9 @@ def counting(job: Job, **counts: Any) -> Job:
 
 def test_a_worker_that_vanished_after_its_success_is_spent_and_not_missing() -> None:
     job = counting(a_job(workers=2), replicas=2, succeeded=1, running=1)
-    world = world_of(job, without(running(job), "mnist-worker-0"))
-    assert world.succeeded_and_deleted[Role.WORKER] == 1
-    assert world.missing == []
+    observed = world_of(job, without(running(job), "mnist-worker-0"))
+    assert observed.succeeded_and_deleted[Role.WORKER] == 1
+    assert observed.missing == []
 
 
 def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
@@ -365,9 +365,9 @@ def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
 
 def test_where_more_vanished_than_had_succeeded_all_are_missing() -> None:
     job = counting(a_job(workers=3), replicas=3, succeeded=1, running=2)
-    world = world_of(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
-    assert world.succeeded_and_deleted[Role.WORKER] == 0
-    assert len(world.missing) == 2
+    observed = world_of(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
+    assert observed.succeeded_and_deleted[Role.WORKER] == 0
+    assert len(observed.missing) == 2
 
 
 def test_a_success_that_is_still_to_be_seen_is_not_another_ones() -> None:
@@ -413,8 +413,8 @@ def test_a_refusal_counts_only_while_its_object_is_wanted_and_not_there() -> Non
         a_refusal(job, "podgroups", "mnist"),
     )
     pod, service = a_pod(job, "worker", 0, phase="Pending"), a_service(job, "worker", 0)
-    world = world_of(job, Children((pod,), (), (service,), refusals))
-    assert [(each.kind, each.key.name) for each in world.refusals] == [
+    observed = world_of(job, Children((pod,), (), (service,), refusals))
+    assert [(each.kind, each.key.name) for each in observed.refusals] == [
         ("pods", "mnist-worker-1"),
         ("services", "mnist-worker-1"),
         ("configmaps", "mnist"),

@@ -26,16 +26,16 @@ from tests.support.model import Model
 @quick
 @given(worlds(), st.randoms(use_true_random=False))
 def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
-    world: tuple[Job, Children, PlanContext], random: Any
+    observed: tuple[Job, Children, PlanContext], random: Any
 ) -> None:
-    job, children, around = world
-    first = plan(job, children, T0, around)
-    again = plan(job, children, T0, around)
+    job, children, context = observed
+    first = plan(job, children, T0, context)
+    again = plan(job, children, T0, context)
     assert (again, in_full(again)) == (first, in_full(first))
     pods, services = list(children.pods), list(children.services)
     random.shuffle(pods)
     random.shuffle(services)
-    other = plan(job, replace(children, pods=tuple(pods), services=tuple(services)), T0, around)
+    other = plan(job, replace(children, pods=tuple(pods), services=tuple(services)), T0, context)
     assert (other.status, other.events, other.requeue_at) == (first.status, first.events, first.requeue_at)
     assert sorted(in_full(other)) == sorted(in_full(first))
 
@@ -48,11 +48,11 @@ def in_full(desired: JobPlan) -> list[str]:
 @settings(quick, max_examples=150)
 @given(worlds(), st.sets(st.sampled_from([("configmaps", "mnist"), ("pods", "mnist-worker-0")]), max_size=1))
 def test_without_changes_from_outside_planning_comes_to_rest(
-    world: tuple[Job, Children, PlanContext], taken: set[tuple[str, str]]
+    observed: tuple[Job, Children, PlanContext], taken: set[tuple[str, str]]
 ) -> None:
-    job, children, around = world
+    job, children, context = observed
     there = {("pods", pod.name) for pod in children.pods} | {("configmaps", each.name) for each in children.config_maps}
-    model = Model(job, children, T0, around)
+    model = Model(job, children, T0, context)
     model.taken = taken - there
     if model.taken:  # such a name is tried again for ever, and nothing else is left to do
         for _ in range(40):
@@ -73,10 +73,10 @@ def test_without_changes_from_outside_planning_comes_to_rest(
 @quick
 @given(worlds())
 def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
-    world: tuple[Job, Children, PlanContext],
+    observed: tuple[Job, Children, PlanContext],
 ) -> None:
-    job, children, around = world
-    desired = plan(job, children, T0, around)
+    job, children, context = observed
+    desired = plan(job, children, T0, context)
     there = {pod.name: pod for pod in children.pods}
     assert job.spec
     rests = job.finished or job.spec.suspend
@@ -109,33 +109,33 @@ def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
 
 @quick
 @given(worlds())
-def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(world: tuple[Job, Children, PlanContext]) -> None:
-    job, children, around = world
+def test_a_finished_job_stays_as_it_ended_and_gets_no_pod(observed: tuple[Job, Children, PlanContext]) -> None:
+    job, children, context = observed
     for phase in ("Completed", "Failed"):
         ended = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, phase=phase))
-        desired = plan(ended, children, T0, around)
+        desired = plan(ended, children, T0, context)
         assert desired.status == ended.status
         assert not [each for each in writes_of(desired) if isinstance(each, Create)]
 
 
 @quick
 @given(worlds())
-def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(world: tuple[Job, Children, PlanContext]) -> None:
-    job, children, around = world
-    with patch.object(diff, "MOST_AT_ONCE", 2):
-        desired = plan(job, children, T0, around)
+def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(observed: tuple[Job, Children, PlanContext]) -> None:
+    job, children, context = observed
+    with patch.object(diff, "MAX_PODS_PER_RECONCILE", 2):
+        desired = plan(job, children, T0, context)
         for wave in desired.waves:
             assert sum(isinstance(each, Create) for each in wave) <= 2
-        Model(job, children, T0, around).settle()
+        Model(job, children, T0, context).settle()
 
 
 @quick
 @given(worlds())
 def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
-    world: tuple[Job, Children, PlanContext],
+    observed: tuple[Job, Children, PlanContext],
 ) -> None:
-    job, children, around = world
-    made = [each for each in writes_of(plan(job, children, T0, around)) if isinstance(each, Create)]
+    job, children, context = observed
+    made = [each for each in writes_of(plan(job, children, T0, context)) if isinstance(each, Create)]
     if not [each for each in made if each.kind.plural == "configmaps"]:
         return
     assert job.spec
@@ -151,14 +151,14 @@ def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
 
 @quick
 @given(worlds())
-def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Children, PlanContext]) -> None:
-    job, children, around = world
+def test_a_suspended_job_gets_nothing_and_wants_no_waking(observed: tuple[Job, Children, PlanContext]) -> None:
+    job, children, context = observed
     assert job.spec
     if job.finished or job.spec.managed_by or ObservedJob(job, job.spec, children.within(job.key.namespace)).succeeded:
         return
     resting = changed(job, suspend=True)
-    first = plan(resting, children, T0, around)
-    second = plan(with_status(resting, first.status), children, T0, around)
+    first = plan(resting, children, T0, context)
+    second = plan(with_status(resting, first.status), children, T0, context)
     for desired in (first, second):
         assert not [each for each in writes_of(desired) if isinstance(each, Create)]
         assert (desired.status.phase, desired.requeue_at) == ("Suspended", None)
@@ -172,22 +172,22 @@ def test_a_suspended_job_gets_nothing_and_wants_no_waking(world: tuple[Job, Chil
 
 @quick
 @given(worlds())
-def test_a_job_that_is_anothers_is_not_touched(world: tuple[Job, Children, PlanContext]) -> None:
-    job, children, around = world
+def test_a_job_that_is_anothers_is_not_touched(observed: tuple[Job, Children, PlanContext]) -> None:
+    job, children, context = observed
     job = changed(job, managed_by="example.org/other")
-    assert plan(job, children, T0, around) == Plan(job.status)
+    assert plan(job, children, T0, context) == Plan(job.status)
 
 
 @quick
 @given(worlds(), st.sampled_from([None, 0, 5, 1000]), st.integers(-10, 1010))
 def test_a_finished_job_is_deleted_when_its_time_is_over_and_is_woken_for_it(
-    world: tuple[Job, Children, PlanContext], ttl: int | None, later: int
+    observed: tuple[Job, Children, PlanContext], ttl: int | None, later: int
 ) -> None:
-    job, children, around = world
+    job, children, context = observed
     ended = msgspec.structs.replace(job.status, phase="Completed", completion_time=T0)
     job = changed(with_status(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
     now = T0 + later * SECONDS
-    desired = plan(job, children, now, around)
+    desired = plan(job, children, now, context)
     deleted = [each for each in writes_of(desired) if isinstance(each, Delete) and each.kind is PADDLE_JOBS]
     due = ttl is not None and later >= ttl
     assert len(deleted) == due
@@ -211,10 +211,10 @@ def times_ahead(job: Job, now: datetime) -> list[datetime]:
 
 @quick
 @given(worlds())
-def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(world: tuple[Job, Children, PlanContext]) -> None:
+def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(observed: tuple[Job, Children, PlanContext]) -> None:
     """Where it does change it, the echo of that brings the next pass."""
-    job, children, around = world
-    model = Model(job, children, T0, around)
+    job, children, context = observed
+    model = Model(job, children, T0, context)
     for _ in range(6):
         before = model.job
         desired = model.look()

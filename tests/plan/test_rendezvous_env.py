@@ -143,7 +143,7 @@ def test_a_heter_pod_beside_collective_workers_has_none_of_their_ranks() -> None
 
 def test_an_elastic_worker_gets_etcd_and_neither_rank_nor_list() -> None:
     job = a_job(workers=3, elastic=1, requests=2, limits=4)
-    assert environment(job, "worker", 1, around=ETCD) == EVERYWHERE | {
+    assert environment(job, "worker", 1, context=ETCD) == EVERYWHERE | {
         "POD_IP": "10.2.0.2",
         "TRAINING_ROLE": "TRAINER",
         "PADDLE_TRAINING_ROLE": "TRAINER",
@@ -163,12 +163,12 @@ def test_an_elastic_worker_gets_etcd_and_neither_rank_nor_list() -> None:
 @pytest.mark.parametrize("bounds", [{}, {"requests": 0, "limits": 0}])
 def test_an_elastic_job_without_limits_has_its_replicas_as_both(bounds: dict[str, Any]) -> None:
     job = a_job(workers=3, elastic=1, **bounds)
-    assert environment(job, "worker", 0, around=ETCD)["PADDLE_NNODES"] == "3:3"
+    assert environment(job, "worker", 0, context=ETCD)["PADDLE_NNODES"] == "3:3"
 
 
 @pytest.mark.parametrize("elastic", [{}, {"elastic": 1}])
 def test_in_service_mode_pods_know_each_other_and_themselves_by_a_name_with_a_dot(elastic: dict[str, Any]) -> None:
-    env = environment(a_job(workers=2, intranet="Service", **elastic), "worker", 1, around=ETCD)
+    env = environment(a_job(workers=2, intranet="Service", **elastic), "worker", 1, context=ETCD)
     assert env["POD_IP"] == "mnist-worker-1.paddle-system.svc"
     if not elastic:
         assert env["PADDLE_CURRENT_ENDPOINT"] == "mnist-worker-1.paddle-system.svc:2379"
@@ -240,7 +240,7 @@ def test_the_backend_is_gloo_only_without_accelerators(
     resources: dict[str, object] | None, on_gloo: bool, elastic: int | None
 ) -> None:
     job = a_job(workers=2, template=a_template({"resources": resources}), elastic=elastic)
-    env = environment(job, "worker", 0, around=ETCD)
+    env = environment(job, "worker", 0, context=ETCD)
     assert env.get("PADDLE_DISTRI_BACKEND") == ("gloo" if on_gloo else None)
 
 
@@ -251,14 +251,16 @@ def test_parameter_servers_are_not_told_of_a_backend() -> None:
 # Lists that Linux would not take
 
 
-def barrier_of(job: Job, around: PlanContext | None = None) -> tuple[dict[str, str], list[str]]:
-    desired = plan(job, Children(all_held_back(job), services=all_services(job)), T0, around)
+def barrier_of(job: Job, context: PlanContext | None = None) -> tuple[dict[str, str], list[str]]:
+    desired = plan(job, Children(all_held_back(job), services=all_services(job)), T0, context)
     return manifest(desired, CONFIG_MAPS, job.key.name)["data"], reasons(desired)
 
 
 def test_lists_that_fit_are_kept() -> None:
     data, events = barrier_of(a_job(workers=6500))
-    assert len("PADDLE_TRAINER_ENDPOINTS=" + data["PADDLE_TRAINER_ENDPOINTS"] + "\0") <= rendezvous_env.LONGEST_VARIABLE
+    assert (
+        len("PADDLE_TRAINER_ENDPOINTS=" + data["PADDLE_TRAINER_ENDPOINTS"] + "\0") <= rendezvous_env.MAX_VARIABLE_BYTES
+    )
     assert "EndpointsLeftOut" not in events
 
 
@@ -274,7 +276,7 @@ def test_lists_longer_than_linux_allows_are_left_out_and_the_master_remains() ->
 def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: bool) -> None:
     """Linux counts the name, the equals sign and the zero at the end."""
     longest = b"PADDLE_TRAINER_ENDPOINTS=10.2.0.1:2379,10.2.0.2:2379\0"
-    monkeypatch.setattr(rendezvous_env, "LONGEST_VARIABLE", len(longest) + room)
+    monkeypatch.setattr(rendezvous_env, "MAX_VARIABLE_BYTES", len(longest) + room)
     data, events = barrier_of(a_job(workers=2))
     assert ("PADDLE_TRAINER_ENDPOINTS" in data) is kept
     assert ("EndpointsLeftOut" in events) is not kept
@@ -282,7 +284,7 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
 
 
 def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous_env, "LONGEST_VARIABLE", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
+    monkeypatch.setattr(rendezvous_env, "MAX_VARIABLE_BYTES", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
     job = a_job(workers=2)
     (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).events if each.warning]
     assert told.reason == "EndpointsLeftOut"

@@ -13,10 +13,12 @@ from tests.support.jobs import SECONDS, T0, a_job, a_pod, reasons, running, with
 from tests.support.model import Model, a_life
 
 
-def stuck(*, job: str = "mnist", leaves_at: datetime | None = T0, **told: Any) -> tuple[Any, Children]:
+def stuck(*, job: str = "mnist", terminates_by: datetime | None = T0, **told: Any) -> tuple[Any, Children]:
     """A job of whose last attempt one pod is still there, and was to be gone by then."""
     again = a_job(job, workers=1, attempt=1, phase="Restarting")
-    pod = a_pod(again, "worker", 0, attempt=0, terminating=leaves_at is not None, leaves_at=leaves_at, **told)
+    pod = a_pod(
+        again, "worker", 0, attempt=0, terminating=terminates_by is not None, terminates_by=terminates_by, **told
+    )
     return again, Children((pod,))
 
 
@@ -48,14 +50,14 @@ def test_a_pod_that_never_had_a_node_is_not_given_up_either() -> None:
 
 def test_pods_that_are_given_up_are_told_in_the_order_of_their_names() -> None:
     job = a_job(workers=3, attempt=1, phase="Restarting")
-    pods = [a_pod(job, "worker", index, attempt=0, terminating=True, leaves_at=T0) for index in (2, 0, 1)]
+    pods = [a_pod(job, "worker", index, attempt=0, terminating=True, terminates_by=T0) for index in (2, 0, 1)]
     events = plan(job, Children(tuple(pods)), T0 + 60 * SECONDS).events
     lost = [each.note.split()[0] for each in events if each.reason == "NodeLost"]
     assert lost == ["mnist-worker-0", "mnist-worker-1", "mnist-worker-2"]
 
 
 def test_a_pod_that_nobody_has_deleted_yet_gets_its_grace_first() -> None:
-    job, there = stuck(leaves_at=None)
+    job, there = stuck(terminates_by=None)
     (pod,) = there.pods
     assert writes_of(plan(job, there, T0 + 3600 * SECONDS)) == [Delete(PODS, pod.key, pod.uid)]
 
@@ -77,7 +79,9 @@ def test_a_life_with_a_dead_node_goes_on_by_itself() -> None:
 
 def test_a_pod_of_this_attempt_is_never_given_up_before_it_is_a_leftover() -> None:
     job = a_job(workers=1, phase="Running")
-    there = Children((a_pod(job, "worker", 0, terminating=True, leaves_at=T0, exit_code=0),), running(job).config_maps)
+    there = Children(
+        (a_pod(job, "worker", 0, terminating=True, terminates_by=T0, exit_code=0),), running(job).config_maps
+    )
     assert plan(job, there, T0 + 3600 * SECONDS).status.phase == "Completed"
 
 

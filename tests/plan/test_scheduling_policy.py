@@ -49,8 +49,8 @@ def asking(cpu: str = "2", **told: Any) -> Job:
     return a_job(**shape)
 
 
-def group_spec(job: Job, around: PlanContext = VOLCANO) -> Written:
-    spec: Written = manifest(plan(job, Children(), T0, around), POD_GROUPS, "mnist")["spec"]
+def group_spec(job: Job, context: PlanContext = VOLCANO) -> Written:
+    spec: Written = manifest(plan(job, Children(), T0, context), POD_GROUPS, "mnist")["spec"]
     return spec
 
 
@@ -106,8 +106,8 @@ def test_what_volcano_is_told(shape: Written, policy: Written, spec: Written) ->
 
 @pytest.mark.parametrize(("requests", "members"), [(2, 2), (None, 4), (0, 4)])
 def test_an_elastic_job_may_start_with_its_fewest_workers(requests: int | None, members: int) -> None:
-    around = replace(VOLCANO, etcd=ETCD.etcd)
-    assert group_spec(asking(workers=4, elastic=1, requests=requests), around)["minMember"] == members
+    context = replace(VOLCANO, etcd=ETCD.etcd)
+    assert group_spec(asking(workers=4, elastic=1, requests=requests), context)["minMember"] == members
 
 
 def test_pods_that_ask_for_nothing_ask_the_group_for_nothing() -> None:
@@ -197,7 +197,7 @@ def test_pods_are_made_when_the_group_may_run(phase: str, may: bool) -> None:
 @pytest.mark.parametrize("phase", ["", "Pending"])
 def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     job = asking()
-    young = Children(group=its_group(job, phase, made_at=T0 - 1 * SECONDS))
+    young = Children(group=its_group(job, phase, created_at=T0 - 1 * SECONDS))
     desired = plan(job, young, T0, VOLCANO)
     assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was made a moment ago")
     assert [each.warning for each in desired.events] == [False]
@@ -327,9 +327,9 @@ def test_a_job_is_a_gang_where_the_operator_is_told_so_and_no_template_says_othe
     job = changed(job, **{str(role): part for role, part in parts.items()})
     assert job.spec
     assert is_gang(job.spec, scheduling) is gang
-    around = PlanContext(scheduling=scheduling)
-    later = with_status(job, plan(job, Children(), T0, around).status)
-    desired = plan(later, Children(), T0 + 2 * SECONDS, around)
+    context = PlanContext(scheduling=scheduling)
+    later = with_status(job, plan(job, Children(), T0, context).status)
+    desired = plan(later, Children(), T0 + 2 * SECONDS, context)
     assert (creates(desired, POD_GROUPS) == ["mnist"], creates(desired, PODS) == []) == (gang, gang)
 
 

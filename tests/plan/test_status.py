@@ -198,7 +198,7 @@ def test_waiting_for_the_barrier_is_no_trouble_also_right_after_it_was_opened(wo
     barrier = a_barrier(job)
     for children in (
         Children((pod,)),
-        Children((msgspec.structs.replace(pod, woken_for=barrier.contract),), (barrier,)),
+        Children((msgspec.structs.replace(pod, nudged_for=barrier.contract),), (barrier,)),
     ):
         assert why_not_running(plan(job, children, T0))[0] == "StartingContainers"
 

@@ -8,7 +8,7 @@ import pytest
 from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, SchedulingPolicy
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.plan.children import Children
-from paddle_operator.plan.job_view import StoredJob, job_view, kept_view
+from paddle_operator.plan.job_view import StoredJob, cached_job_view, job_view
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS
 from tests.support.jobs import (
@@ -337,7 +337,7 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
         (None, True),
     ],
 )
-@pytest.mark.parametrize("view", [job_view, kept_view])
+@pytest.mark.parametrize("view", [job_view, cached_job_view])
 def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, told: bool, view: Any) -> None:
     """It may have been stored before there were rules, and they are not its manager's."""
     metadata = {"name": "mnist", "namespace": "paddle-system", "uid": "1", "resourceVersion": "7", "generation": 1}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.diff import GIVEN_UP_AFTER
+from paddle_operator.plan.diff import FORCE_DELETE_AFTER
 from testbed.clock import LeapingClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.jobs import a_job, a_template, with_template
@@ -65,12 +65,12 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         await stage.run_unrelated_job(
             "before"
         )  # so the operator has seen it, too: it counts from then, by its own clock
-        clock.leap_to(left_at + GIVEN_UP_AFTER - timedelta(seconds=45))
+        clock.leap_to(left_at + FORCE_DELETE_AFTER - timedelta(seconds=45))
         await stage.run_unrelated_job("beside")
         pods = await stage.pods()
         assert {name: pods[name].uid for name in held} == held
         assert (await stage.job("mnist")).phase == "Restarting"
-        given_up_at = clock.leap_to(left_at + GIVEN_UP_AFTER)
+        given_up_at = clock.leap_to(left_at + FORCE_DELETE_AFTER)
         job = await stage.runs_in_attempt(1)
     pods = await stage.pods()
     assert len(pods) == 5

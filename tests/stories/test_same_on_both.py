@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.errors import Invalid
-from paddle_operator.plan.metadata import CONTRACT
-from paddle_operator.plan.status import ON_ITS_WAY
+from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION
+from paddle_operator.plan.status import PROGRESS_REASONS
 from testbed.hollow_script import exits, image_never_pulls
 from tests.stories.embedded import embedded_stage
 from tests.stories.jobs import a_job
@@ -158,7 +158,7 @@ async def account(stage: ClusterHarness, operator: NotingClient, story: Story) -
 
 async def news(stage: ClusterHarness) -> list[Event]:
     """Without progress, which is told as it is seen: who looks at which moment is chance."""
-    return [each for each in await stage.events("mnist") if each.reason not in ON_ITS_WAY]
+    return [each for each in await stage.events("mnist") if each.reason not in PROGRESS_REASONS]
 
 
 def told_of(status: dict[str, Any]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def plain(manifest: Any, namespace: str) -> Any:
         return {
             name: plain(value, namespace)
             for name, value in manifest.items()
-            if name not in ("uid", CONTRACT) and not name.endswith("/job-uid") and name != "binaryData"
+            if name not in ("uid", ENDPOINTS_ANNOTATION) and not name.endswith("/job-uid") and name != "binaryData"
         }
     if isinstance(manifest, list):
         return [plain(each, namespace) for each in manifest]

@@ -128,7 +128,7 @@ def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "version": 1,
         "owner_uid": job.uid,
         "attempt": job.status.attempt,
-        "woken_for": "",
+        "nudged_for": "",
         "ready": phase == "Running",
         "started": has_run,
         "terminating": False,
@@ -147,7 +147,7 @@ def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "failed_container": "",
         "finished_at": None,
         "disrupted": False,
-        "leaves_at": None,
+        "terminates_by": None,
     } | told
     fields.setdefault("uid", f"{fields['name']}-{fields['attempt']}")
     return PodView(**fields)
@@ -189,8 +189,8 @@ def all_services(job: Job, **told: Any) -> tuple[ChildView, ...]:
 def a_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
     """The one that was written when these pods, or else the usual ones, had their addresses."""
     assert job.spec
-    world = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
-    known = endpoints_of(world)
+    observed = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
+    known = endpoints_of(observed)
     assert known
     return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "contract": known.digest} | told)
 
@@ -228,7 +228,7 @@ def a_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
         "queue": "",
         "priority_class": "",
         "terminating": False,
-        "made_at": T0 - 60 * SECONDS,
+        "created_at": T0 - 60 * SECONDS,
     } | told
     return GroupView(phase=phase, **fields)
 
@@ -304,16 +304,16 @@ def reasons(desired: JobPlan) -> list[str]:
     return [each.reason for each in desired.events]
 
 
-def environment(job: Job, role: str, index: int, *, around: PlanContext | None = None) -> dict[str, str]:
+def environment(job: Job, role: str, index: int, *, context: PlanContext | None = None) -> dict[str, str]:
     """What the container named `paddle` would see, as kubelet puts it together: the barrier, then the pod's own."""
     assert job.spec
     there = Children(all_held_back(job), services=all_services(job))
-    first = plan(job, Children(services=there.services), T0, around)
+    first = plan(job, Children(services=there.services), T0, context)
     pod = manifest(first, PODS, pod_name(job.key, Role(role), index))
     container = next(each for each in pod["spec"]["containers"] if each["name"] == "paddle")
     env: dict[str, str] = {}
     if any(each.get("configMapRef") == {"name": job.key.name} for each in container.get("envFrom") or ()):
-        env |= manifest(plan(job, there, T0, around), CONFIG_MAPS, job.key.name)["data"]
+        env |= manifest(plan(job, there, T0, context), CONFIG_MAPS, job.key.name)["data"]
     env["POD_IP"] = address(role, index)
     for each in container["env"]:
         if "value" in each:

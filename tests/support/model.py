@@ -16,10 +16,10 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Objec
 from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Refusal, StatusOrder, Write
 from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, child_view, pod_view
 from paddle_operator.plan.job_view import PADDLE_JOBS
-from paddle_operator.plan.metadata import CONTRACT, JOB_UID_LABEL
+from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION, JOB_UID_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, PodGroup, group_view
-from paddle_operator.plan.status import HELD_BACK
+from paddle_operator.plan.status import BARRIER_WAIT_REASON
 from tests.support.jobs import SECONDS, T0, with_status, writes_of
 
 QUIET = 3  # passes in a row that change nothing
@@ -28,7 +28,7 @@ GRACE = timedelta(seconds=30)
 
 
 class Model:
-    def __init__(self, job: Job, children: Children, now: datetime, around: PlanContext | None = None) -> None:
+    def __init__(self, job: Job, children: Children, now: datetime, context: PlanContext | None = None) -> None:
         self.job = job
         self.now = now
         self.group = children.group
@@ -43,7 +43,7 @@ class Model:
         self.events: list[EventIntent] = []  # all of it
         self.passes = 0
         self.deleted_at: datetime | None = None  # when the operator deleted the job
-        self._around = around or PlanContext()
+        self._around = context or PlanContext()
         self._written_at: datetime | None = None
         self._numbers = itertools.count(1)
         self._changed = False
@@ -200,10 +200,10 @@ class Model:
         assert pod.uid == write.uid
         assert not pod.terminating
         annotations = write.change.get("metadata", {}).get("annotations", {})
-        if CONTRACT in annotations:
-            assert pod.waiting == HELD_BACK
-            assert pod.woken_for != annotations[CONTRACT], "a pod is woken once for a contract"
-            pod = msgspec.structs.replace(pod, woken_for=annotations[CONTRACT])
+        if ENDPOINTS_ANNOTATION in annotations:
+            assert pod.waiting == BARRIER_WAIT_REASON
+            assert pod.nudged_for != annotations[ENDPOINTS_ANNOTATION], "a pod is woken once for a contract"
+            pod = msgspec.structs.replace(pod, nudged_for=annotations[ENDPOINTS_ANNOTATION])
         if "spec" in write.change:
             assert self.job.finished
             pod = msgspec.structs.replace(pod, phase="Failed", ready=False, deadline_seconds=1, exit_code=143)
@@ -255,7 +255,7 @@ class Model:
         self.job = msgspec.structs.replace(self.job, metadata=meta)
 
     def _leaving(self, child: Any) -> Any:
-        leaves = {"leaves_at": self.now + GRACE} if isinstance(child, PodView) else {}
+        leaves = {"terminates_by": self.now + GRACE} if isinstance(child, PodView) else {}
         return msgspec.structs.replace(child, terminating=True, **leaves)
 
     def _delete_all(self, write: DeleteAll) -> None:
@@ -318,7 +318,7 @@ class Model:
             address=f"10.7.{number // 250 % 250}.{number % 250 + 1}",
             node=f"node-{number % 3}",
             node_address=f"192.168.0.{number % 3 + 1}",
-            waiting="" if self.job.spec.is_elastic else HELD_BACK,
+            waiting="" if self.job.spec.is_elastic else BARRIER_WAIT_REASON,
             waiting_message=f'configmap "{self.job.key.name}" not found',
         )
 
@@ -355,8 +355,8 @@ class Model:
             self.pods[name] = msgspec.structs.replace(pod, address=f"10.8.{number // 250 % 250}.{number % 250 + 1}")
 
 
-def a_life(job: Job, around: PlanContext | None = None) -> Model:
+def a_life(job: Job, context: PlanContext | None = None) -> Model:
     """Of a job that was just made, and whose pods all run."""
-    model = Model(job, Children(), T0, around)
+    model = Model(job, Children(), T0, context)
     model.all_run()
     return model

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from paddle_operator.api.paddlejob import PaddleJobSpec, Phase
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.plan.children import Children, Job, PodView
-from paddle_operator.plan.deadlines import deadline, expiry, start_deadline
-from paddle_operator.plan.failure_policy import paused_until
+from paddle_operator.plan.deadlines import active_deadline, start_deadline, ttl_expiry
+from paddle_operator.plan.failure_policy import backoff_until
 from paddle_operator.plan.observed import ObservedJob
 
 
@@ -18,11 +18,11 @@ def facts_ahead(job: Job, pods: Iterable[PodView], now: datetime) -> dict[str, s
     """A line for each policy that the job has, under the word that a page shows before it."""
     if job.spec is None:
         return {}
-    world = ObservedJob(job, job.spec, Children(tuple(pods)))
+    observed = ObservedJob(job, job.spec, Children(tuple(pods)))
     return {
         "Tries": _tries_of_all(job, job.spec, now),
-        "Deadline": _deadline_told(world, job.spec, now),
-        "Start by": _start_told(world, job.spec, now),
+        "Deadline": _deadline_told(observed, job.spec, now),
+        "Start by": _start_told(observed, job.spec, now),
         "Kept until": expiry_told(job, now),
     }
 
@@ -33,7 +33,7 @@ def tries_told(job: Job, now: datetime) -> str:
         return ""
     limit = job.spec.backoff_limit if job.spec else None
     used = f"tries used: {job.status.restarts}" + ("" if limit is None else f" of {limit}")
-    again_at = paused_until(job.status, now)
+    again_at = backoff_until(job.status, now)
     return f"{used}, next at {clock(again_at, now)}" if again_at and not job.finished else used
 
 
@@ -47,7 +47,7 @@ def deadline_of(job: Job, now: datetime) -> datetime | None:
     """None where the job has none, or where its time does not run: before it was taken on, suspended, finished."""
     if job.spec is None or job.finished or job.status.phase in ("", Phase.SUSPENDED):
         return None
-    return deadline(ObservedJob(job, job.spec, Children()), now)
+    return active_deadline(ObservedJob(job, job.spec, Children()), now)
 
 
 def expiry_told(job: Job, now: datetime) -> str:
@@ -55,7 +55,7 @@ def expiry_told(job: Job, now: datetime) -> str:
     limit = job.spec.ttl_seconds_after_finished if job.spec else None
     if limit is None:
         return ""
-    if job.finished and (at := expiry(job)):
+    if job.finished and (at := ttl_expiry(job)):
         return f"is deleted at {with_distance(at, now)}: spec.ttlSecondsAfterFinished is {limit}"
     return f"is deleted {limit} s after its end: spec.ttlSecondsAfterFinished"
 
@@ -63,13 +63,13 @@ def expiry_told(job: Job, now: datetime) -> str:
 def _tries_of_all(job: Job, spec: PaddleJobSpec, now: datetime) -> str:
     if spec.backoff_limit is None:
         return ""
-    again_at = None if job.finished else paused_until(job.status, now)
+    again_at = None if job.finished else backoff_until(job.status, now)
     used = f"{job.status.restarts} of {spec.backoff_limit} used"
     return f"{used}, next at {with_distance(again_at, now)}" if again_at else used
 
 
-def _deadline_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
-    job, limit = world.job, spec.active_deadline_seconds
+def _deadline_told(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
+    job, limit = observed.job, spec.active_deadline_seconds
     if limit is None or job.finished:
         return ""
     if job.status.phase == Phase.SUSPENDED:
@@ -79,10 +79,10 @@ def _deadline_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> st
     return f"ends at {with_distance(at, now)}: spec.activeDeadlineSeconds is {limit}" if at else f"{limit} s"
 
 
-def _start_told(world: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
-    if world.job.finished or world.job.status.phase in ("", Phase.SUSPENDED):
+def _start_told(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
+    if observed.job.finished or observed.job.status.phase in ("", Phase.SUSPENDED):
         return ""
-    at = start_deadline(world, now)
+    at = start_deadline(observed, now)
     limit = spec.start_deadline_seconds
     return f"{with_distance(at, now)}, or it fails: spec.startDeadlineSeconds is {limit}" if at else ""
 

@@ -10,7 +10,7 @@ from paddle_operator.cli.training_progress import Progress, Result, progress_in,
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.children import Job, PodView, pod_view
-from paddle_operator.plan.status import HELD_BACK
+from paddle_operator.plan.status import BARRIER_WAIT_REASON
 
 PREPARING = (
     WaitingReason.CONTAINER_CREATING
@@ -82,7 +82,7 @@ def state_in_words(pod: PodView) -> str:
         return ended_in_words(pod)
     if pod.terminating:
         return "Terminating"
-    if pod.waiting == HELD_BACK:
+    if pod.waiting == BARRIER_WAIT_REASON:
         return "waiting for the addresses of all"
     if pod.waiting:
         return pod.waiting_message if pod.waiting == PREPARING and pod.waiting_message else pod.waiting

@@ -42,10 +42,10 @@ from paddle_operator.plan.children import (
     JobPlan,
     PodView,
     child_view,
-    leaving_view,
     pod_view,
+    terminating_pod_view,
 )
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, kept_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, cached_job_view
 from paddle_operator.plan.metadata import POD_NAME_LABEL, ROLE_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, PodGroup, group_view
@@ -121,7 +121,7 @@ class PaddleJobs:
         named = Scope(self._settings.namespace, labels=POD_NAME_LABEL)
         of_a_role = Scope(self._settings.namespace, labels=ROLE_LABEL)
         self.jobs: Informer[StoredJob, Job] = Informer(
-            client, PADDLE_JOBS, scope, project=lambda stored: kept_view(stored, self.jobs.store.get(stored.key))
+            client, PADDLE_JOBS, scope, project=lambda stored: cached_job_view(stored, self.jobs.store.get(stored.key))
         )
         self.pods: Informer[Pod, PodView] = Informer(client, PODS, of_a_role, project=self._pod_view)
         self.config_maps: Informer[Object, ChildView] = Informer(client, CONFIG_MAPS, named, project=child_view)
@@ -165,7 +165,7 @@ class PaddleJobs:
     def _pod_view(self, pod: Pod) -> PodView:
         if pod.metadata.deletion_timestamp is None:
             return pod_view(pod)
-        return leaving_view(pod, self.pods.store.get(pod.key), self._clock.now())
+        return terminating_pod_view(pod, self.pods.store.get(pod.key), self._clock.now())
 
     def _job_changed(self, old: Job | None, new: Job | None, lane: Priority) -> None:
         changed = new or old
@@ -176,7 +176,9 @@ class PaddleJobs:
             self._expected.discard(changed.uid)
         if new is None or (new.finished and old is not None and not old.finished):
             self._ports.give_back(changed.uid)
-        asked = old is None or new is None or old.asks != new.asks  # and not only told, as our own status is
+        asked = (
+            old is None or new is None or old.requested_state != new.requested_state
+        )  # and not only told, as our own status is
         self.queue.add(changed.key, lane if asked else Priority.LOW)
 
     def _child_changed(self, old: PodView | ChildView | None, new: PodView | ChildView | None, _: Priority) -> None:

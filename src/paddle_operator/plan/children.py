@@ -10,7 +10,13 @@ import msgspec
 from paddle_operator.api.paddlejob import MANAGER, PaddleJobSpec, PaddleJobStatus, Phase
 from paddle_operator.kube.objects import ContainerStatus, Key, Meta, Object, Pod, Waiting
 from paddle_operator.kube.writes import Plan, Refusal
-from paddle_operator.plan.metadata import ATTEMPT, CONTRACT, JOB_UID_LABEL, MAIN_CONTAINER, REPLICAS
+from paddle_operator.plan.metadata import (
+    ATTEMPT_ANNOTATION,
+    ENDPOINTS_ANNOTATION,
+    JOB_UID_LABEL,
+    MAIN_CONTAINER,
+    REPLICAS_ANNOTATION,
+)
 from paddle_operator.plan.pod_group import GroupView
 
 LOST_LOCALLY = "Lost"  # the local cluster ended while the pod ran
@@ -51,7 +57,7 @@ class Job(msgspec.Struct, frozen=True):
         return self.status.phase in (Phase.COMPLETED, Phase.FAILED)
 
     @property
-    def asks(self) -> tuple[object, ...]:
+    def requested_state(self) -> tuple[object, ...]:
         """What somebody wants of it: another one where the spec has changed, or where it is to go."""
         return self.metadata.generation, self.metadata.deletion_timestamp
 
@@ -65,7 +71,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     version: int
     owner_uid: str
     attempt: int
-    woken_for: str  # the contract for which it was last woken
+    nudged_for: str  # the contract for which it was last woken
     phase: str
     ready: bool
     started: bool  # its main container has run
@@ -85,7 +91,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False):
     failed_container: str  # where it is not the main container that failed
     finished_at: datetime | None
     disrupted: bool  # taken away by preemption, eviction, a drain or the loss of its node
-    leaves_at: datetime | None  # when kubelet has killed it at the latest, where somebody deletes it
+    terminates_by: datetime | None  # when kubelet has killed it at the latest, where somebody deletes it
 
     @property
     def key(self) -> Key:
@@ -115,8 +121,8 @@ def pod_view(pod: Pod) -> PodView:
         uid=meta.uid,
         version=pod.version,
         owner_uid=sys.intern(meta.owner_uid),
-        attempt=_number(meta.annotations.get(ATTEMPT)),
-        woken_for=sys.intern(meta.annotations.get(CONTRACT, "")),
+        attempt=_number(meta.annotations.get(ATTEMPT_ANNOTATION)),
+        nudged_for=sys.intern(meta.annotations.get(ENDPOINTS_ANNOTATION, "")),
         phase=sys.intern(status.phase),
         ready=_all_ready(status.container_statuses),
         started=main is not None and _has_run(main),
@@ -136,22 +142,22 @@ def pod_view(pod: Pod) -> PodView:
         failed_container=sys.intern(speaker.name) if speaker and speaker is not main else "",
         finished_at=ended.finished_at if ended else None,
         disrupted=bool(taken) or status.reason == LOST_LOCALLY,
-        leaves_at=meta.deletion_timestamp,
+        terminates_by=meta.deletion_timestamp,
     )
 
 
-def leaving_view(pod: Pod, known: PodView | None, now: datetime) -> PodView:
+def terminating_pod_view(pod: Pod, known: PodView | None, now: datetime) -> PodView:
     """Of a pod that somebody deletes. When it has left at the latest is told by our own clock, from when we first knew
     of it: were that clock ahead of the API server's, a pod would be given up while it still ends in peace.
     """
     view = pod_view(pod)
-    assert view.leaves_at
+    assert view.terminates_by
     if not pod.metadata.deletion_grace_period_seconds:  # no kubelet is waited for: somebody's finalizer holds it
-        return msgspec.structs.replace(view, leaves_at=None)
-    leaves_at = max(view.leaves_at, now + timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
-    if known and known.uid == view.uid and known.leaves_at:
-        leaves_at = min(leaves_at, known.leaves_at)
-    return msgspec.structs.replace(view, leaves_at=leaves_at)
+        return msgspec.structs.replace(view, terminates_by=None)
+    terminates_by = max(view.terminates_by, now + timedelta(seconds=pod.metadata.deletion_grace_period_seconds))
+    if known and known.uid == view.uid and known.terminates_by:
+        terminates_by = min(terminates_by, known.terminates_by)
+    return msgspec.structs.replace(view, terminates_by=terminates_by)
 
 
 def _main_container(pod: Pod) -> ContainerStatus | None:
@@ -239,10 +245,10 @@ def child_view(child: Object) -> ChildView:
         uid=meta.uid,
         version=child.version,
         owner_uid=sys.intern(meta.owner_uid),
-        attempt=_number(meta.annotations.get(ATTEMPT)),
-        replicas=meta.annotations.get(REPLICAS, ""),
-        contract=meta.annotations.get(CONTRACT, ""),
-        ours=ATTEMPT in meta.annotations,
+        attempt=_number(meta.annotations.get(ATTEMPT_ANNOTATION)),
+        replicas=meta.annotations.get(REPLICAS_ANNOTATION, ""),
+        contract=meta.annotations.get(ENDPOINTS_ANNOTATION, ""),
+        ours=ATTEMPT_ANNOTATION in meta.annotations,
         terminating=meta.deletion_timestamp is not None,
     )
 

@@ -13,38 +13,38 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Resource
 from paddle_operator.kube.writes import Delete, DeleteAll, Patch, Write
 from paddle_operator.plan.children import Children, ChildView, Job, PodView
 from paddle_operator.plan.metadata import JOB_UID_LABEL
-from paddle_operator.plan.scheduling_policy import group_removed
+from paddle_operator.plan.scheduling_policy import group_deletes
 
-FEW = 2  # deleted one by one; more of them in one request
+MAX_SINGLE_DELETES = 2  # deleted one by one; more of them in one request
 
 
-def clean_up(job: Job, spec: PaddleJobSpec, children: Children, phase: str) -> Iterator[Write]:
-    yield from group_removed(job, children.group)
+def cleanup_writes(job: Job, spec: PaddleJobSpec, children: Children, phase: str) -> Iterator[Write]:
+    yield from group_deletes(job, children.group)
     if spec.cleans(phase):
-        yield from removed(job, PODS, children.pods)
-        yield from removed(job, SERVICES, children.services)
+        yield from deletes(job, PODS, children.pods)
+        yield from deletes(job, SERVICES, children.services)
     else:
         yield from _stopped(children.pods)
 
 
-def everything(job: Job, children: Children) -> Iterator[Write]:
+def child_deletes(job: Job, children: Children) -> Iterator[Write]:
     """For a while without pods: the barrier goes as well, so that nobody starts with the addresses of before."""
-    yield from group_removed(job, children.group)
-    yield from removed(job, PODS, children.pods)
-    yield from removed(job, SERVICES, children.services)
-    yield from one_by_one(CONFIG_MAPS, children.config_maps)
+    yield from group_deletes(job, children.group)
+    yield from deletes(job, PODS, children.pods)
+    yield from deletes(job, SERVICES, children.services)
+    yield from single_deletes(CONFIG_MAPS, children.config_maps)
 
 
-def removed(job: Job, kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
+def deletes(job: Job, kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
     """All children of a kind, the highest index first where they go one by one."""
     there = [child for child in children if not child.terminating]
-    if len(there) > FEW and all(child.ours for child in there):
+    if len(there) > MAX_SINGLE_DELETES and all(child.ours for child in there):
         yield DeleteAll(kind, job.key.namespace, f"{JOB_UID_LABEL}={job.uid}")
     else:
-        yield from one_by_one(kind, there)
+        yield from single_deletes(kind, there)
 
 
-def one_by_one(kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
+def single_deletes(kind: Resource[Any], children: Iterable[PodView | ChildView]) -> Iterator[Write]:
     for child in sorted(children, key=lambda child: (len(child.name), child.name), reverse=True):
         if not child.terminating:
             yield Delete(kind, child.key, child.uid)

@@ -6,7 +6,7 @@ from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import find_condition, is_true
 from paddle_operator.kube.writes import earliest
 from paddle_operator.plan.children import Job
-from paddle_operator.plan.exit_codes import Verdict
+from paddle_operator.plan.exit_codes import JobFailure
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.status import ACCEPTED, RUNNING
 
@@ -23,56 +23,56 @@ def seconds_active(job: Job, now: datetime) -> int:
     return job.status.active_seconds + int((now - active_since(job, now)).total_seconds())
 
 
-def deadline(world: ObservedJob, now: datetime) -> datetime | None:
-    limit = world.spec.active_deadline_seconds
+def active_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
+    limit = observed.spec.active_deadline_seconds
     if limit is None:
         return None
-    return active_since(world.job, now) + timedelta(seconds=limit - world.job.status.active_seconds)
+    return active_since(observed.job, now) + timedelta(seconds=limit - observed.job.status.active_seconds)
 
 
-def start_deadline(world: ObservedJob, now: datetime) -> datetime | None:
+def start_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
     """None where every pod of this attempt has started; those of an elastic job need to do that once."""
-    limit, status = world.spec.start_deadline_seconds, world.job.status
-    if limit is None or has_started(world):
+    limit, status = observed.spec.start_deadline_seconds, observed.job.status
+    if limit is None or has_started(observed):
         return None
-    running = find_condition(world.job.status.conditions, RUNNING)
+    running = find_condition(observed.job.status.conditions, RUNNING)
     if running and is_true(running):
         return None  # that start was in time; where a pod is missing now, this pass says so, and the next one counts
-    since = [active_since(world.job, now), status.attempt_time, status.next_attempt_time]
+    since = [active_since(observed.job, now), status.attempt_time, status.next_attempt_time]
     since += [running.last_transition_time if running else None]
     return max(each for each in since if each) + timedelta(seconds=limit)
 
 
-def has_started(world: ObservedJob) -> bool:
-    if world.spec.is_elastic and world.job.status.start_time:
+def has_started(observed: ObservedJob) -> bool:
+    if observed.spec.is_elastic and observed.job.status.start_time:
         return True
-    return not world.missing and all(pod.started for pod in world.pods())
+    return not observed.missing and all(pod.started for pod in observed.pods())
 
 
-def overdue(world: ObservedJob, now: datetime) -> Verdict | None:
+def active_deadline_exceeded(observed: ObservedJob, now: datetime) -> JobFailure | None:
     """Where the job has taken longer than it may."""
-    until = deadline(world, now)
+    until = active_deadline(observed, now)
     if until is None or now < until:
         return None
-    limit = world.spec.active_deadline_seconds
-    return Verdict(Reason.DEADLINE_EXCEEDED, f"not done after {limit} s, which is spec.activeDeadlineSeconds")
+    limit = observed.spec.active_deadline_seconds
+    return JobFailure(Reason.DEADLINE_EXCEEDED, f"not done after {limit} s, which is spec.activeDeadlineSeconds")
 
 
-def late_to_start(world: ObservedJob, now: datetime) -> Verdict | None:
+def start_deadline_exceeded(observed: ObservedJob, now: datetime) -> JobFailure | None:
     """Where not all pods have started in the time that they had."""
-    until = start_deadline(world, now)
+    until = start_deadline(observed, now)
     if until is None or now < until:
         return None
-    limit, waits = world.spec.start_deadline_seconds, find_condition(world.job.status.conditions, RUNNING)
+    limit, waits = observed.spec.start_deadline_seconds, find_condition(observed.job.status.conditions, RUNNING)
     message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
-    return Verdict(Reason.START_DEADLINE_EXCEEDED, f"{message}: {waits.message}" if waits else message)
+    return JobFailure(Reason.START_DEADLINE_EXCEEDED, f"{message}: {waits.message}" if waits else message)
 
 
-def next_deadline(world: ObservedJob, now: datetime) -> datetime | None:
-    return earliest(deadline(world, now), start_deadline(world, now))
+def next_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
+    return earliest(active_deadline(observed, now), start_deadline(observed, now))
 
 
-def expiry(job: Job) -> datetime | None:
+def ttl_expiry(job: Job) -> datetime | None:
     """When a finished job is to be deleted."""
     assert job.spec
     ended, limit = job.status.completion_time, job.spec.ttl_seconds_after_finished

@@ -14,7 +14,7 @@ from typing import Any
 from paddle_operator.api.paddlejob import API_VERSION, KIND, Intranet, Role
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.children import Job, PodView
-from paddle_operator.plan.metadata import ATTEMPT, JOB_UID_LABEL, POD_NAME_LABEL, pod_name
+from paddle_operator.plan.metadata import ATTEMPT_ANNOTATION, JOB_UID_LABEL, POD_NAME_LABEL, pod_name
 from paddle_operator.plan.observed import ObservedJob, individually_replaceable
 
 PORT = 2379
@@ -48,7 +48,7 @@ class Endpoints:
 
     hosts: Mapping[Role, list[str]]
     ports: Ports
-    binding: Mapping[Role, list[str]]  # those that others have: without the pods that stand alone
+    pinned_hosts: Mapping[Role, list[str]]  # those that others have: without the pods that stand alone
 
     def of(self, role: Role) -> str:
         port = self.ports.of(role)
@@ -57,29 +57,29 @@ class Endpoints:
     @cached_property
     def digest(self) -> str:
         """Changes only where a pod would no longer be found: a variable that a later version adds restarts nothing."""
-        text = "\n".join(f"{role} {self.ports.of(role)} {','.join(hosts)}" for role, hosts in self.binding.items())
+        text = "\n".join(f"{role} {self.ports.of(role)} {','.join(hosts)}" for role, hosts in self.pinned_hosts.items())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def endpoints_of(world: ObservedJob) -> Endpoints | None:
+def endpoints_of(observed: ObservedJob) -> Endpoints | None:
     """None while one of them cannot be reached yet, and always for elastic jobs, which find each other through etcd.
 
     A name resolves only once its pod has an address and its Service is there.
     """
-    if world.spec.is_elastic or world.without_service:
+    if observed.spec.is_elastic or observed.missing_services:
         return None
-    by_name = world.spec.intranet is Intranet.SERVICE
+    by_name = observed.spec.intranet is Intranet.SERVICE
     hosts: dict[Role, list[str]] = {}
-    for role, pods_by_role in world.pods_by_role.items():
+    for role, pods_by_role in observed.pods_by_role.items():
         known = [pod.address for pod in pods_by_role if pod and (pod.address if by_name else is_ipv4(pod.address))]
         if len(known) < len(pods_by_role):
             return None
         hosts[role] = (
-            [service_address(world.job, role, index) for index in range(len(pods_by_role))] if by_name else known
+            [service_address(observed.job, role, index) for index in range(len(pods_by_role))] if by_name else known
         )
-    loose = individually_replaceable(world.spec, Role.WORKER, 1)
-    binding = {**hosts, Role.WORKER: hosts[Role.WORKER][:1]} if loose and world.spec.worker else hosts
-    return Endpoints(hosts, ports_of(world.job), binding)
+    loose = individually_replaceable(observed.spec, Role.WORKER, 1)
+    pinned_hosts = {**hosts, Role.WORKER: hosts[Role.WORKER][:1]} if loose and observed.spec.worker else hosts
+    return Endpoints(hosts, ports_of(observed.job), pinned_hosts)
 
 
 def service_address(job: Job, role: Role, index: int) -> str:
@@ -90,12 +90,12 @@ def is_ipv4(address: str) -> bool:
     return "." in address and ":" not in address
 
 
-def has_no_ipv4(world: ObservedJob, pod: PodView) -> bool:
+def has_no_ipv4(observed: ObservedJob, pod: PodView) -> bool:
     """It has an address, but none that Paddle can read. A second one would not help: POD_IP is always the first."""
-    return world.spec.intranet is not Intranet.SERVICE and bool(pod.address) and not is_ipv4(pod.address)
+    return observed.spec.intranet is not Intranet.SERVICE and bool(pod.address) and not is_ipv4(pod.address)
 
 
-def owner_of(job: Job) -> dict[str, Any]:
+def owner_reference(job: Job) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -116,8 +116,8 @@ def service(job: Job, role: Role, index: int) -> Manifest:
             "name": name,
             "namespace": job.key.namespace,
             "labels": {JOB_UID_LABEL: job.uid},
-            "annotations": {ATTEMPT: str(job.status.attempt)},
-            "ownerReferences": [owner_of(job)],
+            "annotations": {ATTEMPT_ANNOTATION: str(job.status.attempt)},
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": {
             "type": "ClusterIP",

@@ -11,7 +11,9 @@ from paddle_operator.api.reasons import Reason
 from paddle_operator.plan.children import PodView
 
 VICTIM_CODES = frozenset({134, 250})
-PATIENCE = timedelta(seconds=5)  # the cause's status comes from another kubelet and may come later than its victims'
+ROOT_FAILURE_WAIT = timedelta(
+    seconds=5
+)  # the cause's status comes from another kubelet and may come later than its victims'
 
 _MEANINGS = {
     1: "the program failed: its log has the reason",
@@ -44,7 +46,7 @@ _MEANING_OF_REASON = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobFailure:
     """Why a job has failed, and the pod that it failed of, if it was one."""
 
     reason: Reason
@@ -56,7 +58,7 @@ def is_victim(pod: PodView) -> bool:
     return pod.exit_code in VICTIM_CODES
 
 
-def cause_of(failed: list[PodView]) -> PodView:
+def first_failure(failed: list[PodView]) -> PodView:
     """The first that failed by itself, else the first of all."""
     return min(failed, key=lambda pod: (is_victim(pod), _finished(pod), pod.name))
 
@@ -65,14 +67,14 @@ def _finished(pod: PodView) -> float:
     return pod.finished_at.timestamp() if pod.finished_at else float("inf")
 
 
-def waits_for_cause(failed: list[PodView], now: datetime) -> datetime | None:
+def root_failure_wait(failed: list[PodView], now: datetime) -> datetime | None:
     """Until when to wait for somebody to blame, where only victims are known so far.
 
     Their times are by the clocks of their nodes: by one that is far ahead nobody waits.
     """
     first = min((pod.finished_at for pod in failed if pod.finished_at), default=None)
-    until = first + PATIENCE if first else None
-    return until if until and now < until <= now + 2 * PATIENCE else None
+    until = first + ROOT_FAILURE_WAIT if first else None
+    return until if until and now < until <= now + 2 * ROOT_FAILURE_WAIT else None
 
 
 def told(pod: PodView) -> str:

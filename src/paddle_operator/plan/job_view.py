@@ -38,7 +38,7 @@ def job_view(stored: StoredJob, known: Job | None = None) -> Job:
         return Job(stored.metadata, None, status, unfit.problems, manager_of(bytes(stored.spec)))
 
 
-def kept_view(stored: StoredJob, known: Job | None = None) -> Job:
+def cached_job_view(stored: StoredJob, known: Job | None = None) -> Job:
     """What the operator keeps of a job. Nothing runs of a finished one any more, so hardly anything is kept of it, and
     thousands of them cost next to nothing: templates and what kubectl noted in an annotation are most of a job.
     """

@@ -13,9 +13,9 @@ ROLE_ANNOTATION = "paddle-resource"
 MAIN_CONTAINER = "paddle"
 
 JOB_UID_LABEL = f"{GROUP}/job-uid"  # lets one request delete all pods of a job
-ATTEMPT = f"{GROUP}/attempt"
-REPLICAS = f"{GROUP}/replicas"
-CONTRACT = f"{GROUP}/contract"
+ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
+REPLICAS_ANNOTATION = f"{GROUP}/replicas"
+ENDPOINTS_ANNOTATION = f"{GROUP}/contract"
 
 GO_FINALIZER = "finalizers.paddlepaddle.org"
 

@@ -25,7 +25,7 @@ class ObservedJob:
         self.children = children
         self.barrier = next((each for each in children.config_maps if each.key == job.key), None)
         key = job.key  # made anew whenever it is asked for
-        self.places = {
+        self.positions = {
             pod_name(key, role, index): (role, index)
             for role, wanted in spec.roles.items()
             for index in range(wanted.replicas)
@@ -33,12 +33,12 @@ class ObservedJob:
         self.pods_by_role: dict[Role, list[PodView | None]] = {
             role: [None] * wanted.replicas for role, wanted in spec.roles.items()
         }
-        self.leftovers: list[PodView] = []
+        self.obsolete_pods: list[PodView] = []
         self._restart_policies = {role: restart_policy(spec, role) for role in spec.roles}
         for pod in children.pods:
-            place = self.places.get(pod.name)
+            place = self.positions.get(pod.name)
             if place is None or pod.attempt != job.status.attempt or self._is_lost(place[0], pod):
-                self.leftovers.append(pod)
+                self.obsolete_pods.append(pod)
             else:
                 role, index = place
                 self.pods_by_role[role][index] = pod
@@ -99,7 +99,7 @@ class ObservedJob:
         ]
 
     @cached_property
-    def vacant(self) -> dict[Role, list[int]]:
+    def vacant_indexes(self) -> dict[Role, list[int]]:
         """Where no pod is, by role."""
         return {
             role: [index for index, pod in enumerate(pods_by_role) if pod is None]
@@ -116,26 +116,26 @@ class ObservedJob:
         return {role: self._count_succeeded_and_deleted(role) for role in self.pods_by_role}
 
     def _count_succeeded_and_deleted(self, role: Role) -> int:
-        vacant, before = len(self.vacant[role]), self.job.status.roles.get(role)
+        vacant_indexes, before = len(self.vacant_indexes[role]), self.job.status.roles.get(role)
         if before is None or not self.released or not self.job.status.selector:
             return 0  # a status without a selector is the Go operator's, which counts otherwise
         known = sum((before.pending, before.starting, before.running, before.failed, before.succeeded, before.unknown))
         known -= before.replicas
         gone_since = max(0, before.succeeded - known - self.state_counts[role]["succeeded"])
-        return vacant if vacant <= known + gone_since else 0
+        return vacant_indexes if vacant_indexes <= known + gone_since else 0
 
     @cached_property
     def missing(self) -> list[tuple[Role, int]]:
         """Places whose pod is to be made."""
         return [
             (role, index)
-            for role, vacant in self.vacant.items()
+            for role, vacant_indexes in self.vacant_indexes.items()
             if not self.succeeded_and_deleted[role]
-            for index in vacant
+            for index in vacant_indexes
         ]
 
     @cached_property
-    def lost(self) -> list[tuple[Role, int]]:
+    def lost_positions(self) -> list[tuple[Role, int]]:
         """Places that are missing and whose pod cannot be made again by itself."""
         return [place for place in self.missing if not individually_replaceable(self.spec, *place)]
 
@@ -173,15 +173,15 @@ class ObservedJob:
         return any(pod.started for pod in self.pods())
 
     @cached_property
-    def services(self) -> frozenset[str]:
+    def service_names(self) -> frozenset[str]:
         return frozenset(each.name for each in self.children.services)
 
     @cached_property
-    def without_service(self) -> list[tuple[Role, int]]:
+    def missing_services(self) -> list[tuple[Role, int]]:
         """Places that lack the Service which gives their pod a name."""
         if self.spec.intranet is not Intranet.SERVICE:
             return []
-        return [place for name, place in self.places.items() if name not in self.services]
+        return [place for name, place in self.positions.items() if name not in self.service_names]
 
     @cached_property
     def refusals(self) -> list[Refusal]:
@@ -190,7 +190,7 @@ class ObservedJob:
             POD_GROUPS.plural: set() if self.children.group else {self.job.key.name},
             CONFIG_MAPS.plural: set() if self.barrier else {self.job.key.name},
             PODS.plural: {pod_name(self.job.key, *place) for place in self.missing},
-            SERVICES.plural: {pod_name(self.job.key, *place) for place in self.without_service},
+            SERVICES.plural: {pod_name(self.job.key, *place) for place in self.missing_services},
         }
         return [each for each in self.children.refusals if each.key.name in creation_blocker.get(each.kind, ())]
 

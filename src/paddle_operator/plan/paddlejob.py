@@ -10,26 +10,26 @@ from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import event_on_transition, find_condition, with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan, StatusOrder, StatusThrottle, earliest, with_requeue
 from paddle_operator.plan.children import Children, Job, JobPlan
-from paddle_operator.plan.deadlines import late_to_start, next_deadline, overdue
+from paddle_operator.plan.deadlines import active_deadline_exceeded, next_deadline, start_deadline_exceeded
 from paddle_operator.plan.diff import (
-    FEW,
-    barrier,
+    MAX_QUICK_WRITES,
+    barrier_creates,
     barrier_is_refused,
     force_deletes,
+    go_finalizer_patches,
     group_is_refused,
     kubelet_nudges,
-    missing_pods,
-    missing_services,
-    next_given_up,
+    next_force_delete,
+    obsolete_deletes,
+    pod_creates,
     required_names,
+    service_creates,
     stuck_terminating,
-    superfluous,
     waves,
-    without_finalizer,
 )
 from paddle_operator.plan.endpoints import Endpoints, endpoints_of
-from paddle_operator.plan.exit_codes import is_victim, waits_for_cause
-from paddle_operator.plan.failure_policy import paused_until
+from paddle_operator.plan.exit_codes import is_victim, root_failure_wait
+from paddle_operator.plan.failure_policy import backoff_until
 from paddle_operator.plan.finish import complete, fail, plan_finished
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_group import POD_GROUPS
@@ -37,24 +37,30 @@ from paddle_operator.plan.rendezvous_env import RendezvousEnv, contract
 from paddle_operator.plan.restart import (
     at_replacement_limit,
     backoff_limit_exceeded,
-    fatal,
+    fatal_failure,
     restart,
     restart_reason,
-    try_again,
+    retry,
 )
-from paddle_operator.plan.scheduling_policy import group_writes, is_gang, may_run, next_look, wait_of
+from paddle_operator.plan.scheduling_policy import (
+    group_writes,
+    is_admitted,
+    is_gang,
+    next_group_check,
+    pod_group_reason,
+)
 from paddle_operator.plan.status import (
     ACCEPTED,
-    ON_ITS_WAY,
+    PROGRESS_REASONS,
     RUNNING,
-    STEPS,
+    STEP_REASONS,
     NotRunningReason,
     make_condition,
     not_running_reason,
-    observed,
+    observed_status,
 )
 from paddle_operator.plan.suspend import is_suspended, resume, suspend
-from paddle_operator.plan.warnings import risks
+from paddle_operator.plan.warnings import spec_warnings
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ class PlanContext:
     counters_every: timedelta = timedelta(seconds=1)  # longer where many jobs change at once
 
 
-def plan(job: Job, children: Children, now: datetime, around: PlanContext | None = None) -> JobPlan:
+def plan(job: Job, children: Children, now: datetime, context: PlanContext | None = None) -> JobPlan:
     """The first sentence that holds decides."""
-    around = around or PlanContext()
+    context = context or PlanContext()
     if not job.is_ours:
         return Plan(job.status)
     if job.metadata.deletion_timestamp:
@@ -81,51 +87,55 @@ def plan(job: Job, children: Children, now: datetime, around: PlanContext | None
     spec, children = job.spec, children.within(job.key.namespace)
     if job.finished:
         return plan_finished(job, spec, children, now)
-    world = ObservedJob(job, spec, children)
-    if spec.suspend and world.succeeded and not is_suspended(job):
-        return complete(world, now)  # nobody has written that down yet, but what is done need not be done again
+    observed = ObservedJob(job, spec, children)
+    if spec.suspend and observed.succeeded and not is_suspended(job):
+        return complete(observed, now)  # nobody has written that down yet, but what is done need not be done again
     if spec.suspend:
-        return suspend(world, now)
+        return suspend(observed, now)
     if is_suspended(job):
         return resume(job, now)
-    if job.status.host_port is None and around.free_port is not None:
-        return take_ports(job, around.free_port)
-    desired = advance(world, around, now)
+    if job.status.host_port is None and context.free_port is not None:
+        return take_ports(job, context.free_port)
+    desired = advance(observed, context, now)
     if desired.status.phase in (Phase.COMPLETED, Phase.FAILED):
         return desired  # a job that this plan finishes has no deadlines left
-    return with_requeue(desired, next_deadline(world, now))
+    return with_requeue(desired, next_deadline(observed, now))
 
 
-def advance(world: ObservedJob, around: PlanContext, now: datetime) -> JobPlan:
+def advance(observed: ObservedJob, context: PlanContext, now: datetime) -> JobPlan:
     """Of a job that is to run. The first sentence that holds decides."""
-    job = world.job
-    if world.succeeded:  # whatever has become of the servers meanwhile
-        return complete(world, now)
-    culprits_known = any(not is_victim(pod) for pod in world.failed)
-    if verdict := (culprits_known and fatal(world)) or backoff_limit_exceeded(world) or overdue(world, now):
-        return fail(world, verdict, now)
-    known = endpoints_of(world)
-    if reason := restart_reason(world, known):  # the pod that vanished is what the others died of
-        return restart(world, reason, now)
-    if verdict := late_to_start(world, now):
-        return fail(world, verdict, now)
-    if not world.failed or at_replacement_limit(world):
-        desired = run(world, known, around, now)
+    job = observed.job
+    if observed.succeeded:  # whatever has become of the servers meanwhile
+        return complete(observed, now)
+    culprits_known = any(not is_victim(pod) for pod in observed.failed)
+    if (
+        verdict := (culprits_known and fatal_failure(observed))
+        or backoff_limit_exceeded(observed)
+        or active_deadline_exceeded(observed, now)
+    ):
+        return fail(observed, verdict, now)
+    known = endpoints_of(observed)
+    if reason := restart_reason(observed, known):  # the pod that vanished is what the others died of
+        return restart(observed, reason, now)
+    if verdict := start_deadline_exceeded(observed, now):
+        return fail(observed, verdict, now)
+    if not observed.failed or at_replacement_limit(observed):
+        desired = run(observed, known, context, now)
         return STATUS_THROTTLE.apply(
-            desired, job.status, now, written_at=around.status_written_at, interval=around.counters_every
+            desired, job.status, now, written_at=context.status_written_at, interval=context.counters_every
         )
     if not culprits_known:
-        if until := waits_for_cause(world.failed, now):
+        if until := root_failure_wait(observed.failed, now):
             return Plan(job.status, requeue_at=until)
-        if verdict := fatal(world):
-            return fail(world, verdict, now)
-    return try_again(world, now)
+        if verdict := fatal_failure(observed):
+            return fail(observed, verdict, now)
+    return retry(observed, now)
 
 
 def plan_deleted(job: Job) -> JobPlan:
     """Owner references take the children along; only the Go operator's finalizer must go, or the job stays for ever."""
     status = msgspec.structs.replace(job.status, phase=Phase.TERMINATING)
-    return Plan(status if job.metadata.finalizers else job.status, waves(without_finalizer(job)))
+    return Plan(status if job.metadata.finalizers else job.status, waves(go_finalizer_patches(job)))
 
 
 def plan_invalid(job: Job, now: datetime) -> JobPlan:
@@ -138,7 +148,7 @@ def plan_invalid(job: Job, now: datetime) -> JobPlan:
         conditions=with_conditions(job.status.conditions, accepted),
     )
     return Plan(
-        status, waves(without_finalizer(job)), event_on_transition(job.status.conditions, accepted, warning=True)
+        status, waves(go_finalizer_patches(job)), event_on_transition(job.status.conditions, accepted, warning=True)
     )
 
 
@@ -147,96 +157,104 @@ def take_ports(job: Job, first: int) -> JobPlan:
     return Plan(msgspec.structs.replace(job.status, host_port=first))
 
 
-def run(world: ObservedJob, known: Endpoints | None, around: PlanContext, now: datetime) -> JobPlan:
+def run(observed: ObservedJob, known: Endpoints | None, context: PlanContext, now: datetime) -> JobPlan:
     """Nearer to what is wanted: away with what is in the way, make what is missing, open the barrier."""
-    job, pause, gang = world.job, paused_until(world.job.status, now), is_gang(world.spec, around.scheduling)
-    lack = creation_blocker(world, around, now)
-    found = list(risks(world, around.scheduling, now))
-    status = observed(world, lack, now)
+    job, pause, gang = observed.job, backoff_until(observed.job.status, now), is_gang(observed.spec, context.scheduling)
+    blocker = creation_blocker(observed, context, now)
+    found = list(spec_warnings(observed, context.scheduling, now))
+    status = observed_status(observed, blocker, now)
     status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
     running = next(each for each in status.conditions if each.type == RUNNING)
-    events = [*event_on_transition(job.status.conditions, running, warning=running.reason not in ON_ITS_WAY)]
+    events = [*event_on_transition(job.status.conditions, running, warning=running.reason not in PROGRESS_REASONS)]
     events += [
         each
         for risk in found
         if risk.status == "True"
         for each in event_on_transition(job.status.conditions, risk, warning=True)
     ]
-    dead = stuck_terminating(world, now)
+    dead = stuck_terminating(observed, now)
     events += [
         EventIntent(Reason.NODE_LOST, f"{each.name} does not leave {each.node}: it is given up", warning=True)
         for each in dead
     ]
-    first = [*without_finalizer(job), *superfluous(world), *force_deletes(dead)]
-    if gang and not around.groups_absent and not group_is_refused(world, now):
-        first += group_writes(job, world.spec, world.children.group, world.pods(), now)
-    retry_at = min((each.retry_at for each in world.refusals if each.retry_at > now), default=None)
-    look_at = next_look(job, world.spec, world.children.group, now) if gang else None
-    requeue_at = earliest(retry_at, pause, next_given_up(world, now), look_at if look_at and look_at > now else None)
-    if world.barrier and not world.released:  # containers must not start with the addresses of before
+    first = [*go_finalizer_patches(job), *obsolete_deletes(observed), *force_deletes(dead)]
+    if gang and not context.groups_absent and not group_is_refused(observed, now):
+        first += group_writes(job, observed.spec, observed.children.group, observed.pods(), now)
+    retry_at = min((each.retry_at for each in observed.refusals if each.retry_at > now), default=None)
+    look_at = next_group_check(job, observed.spec, observed.children.group, now) if gang else None
+    requeue_at = earliest(
+        retry_at, pause, next_force_delete(observed, now), look_at if look_at and look_at > now else None
+    )
+    if observed.barrier and not observed.released:  # containers must not start with the addresses of before
         return Plan(status, waves(first), tuple(events), requeue_at)
-    held = lack or barrier_is_refused(world, now)
-    pods = [] if held else list(missing_pods(world, around.etcd, now, gang=gang))
-    steps = [first, [] if lack else missing_services(world, now), *pods]
-    if known and world.barrier is None:
-        shared = contract(world, known)
-        opened = barrier(world, shared, now)
-        steps += [opened, kubelet_nudges(world, known.digest) if opened else []]
-        events += left_out(shared) if opened else []
-    elif known and world.barrier and world.barrier.contract:  # pods of the Go operator know what theirs says
-        steps.append(kubelet_nudges(world, known.digest))
-    few_pods = any(pods) and sum(map(len, steps)) <= FEW
+    held = blocker or barrier_is_refused(observed, now)
+    pods = [] if held else list(pod_creates(observed, context.etcd, now, gang=gang))
+    steps = [first, [] if blocker else service_creates(observed, now), *pods]
+    if known and observed.barrier is None:
+        shared = contract(observed, known)
+        opened = barrier_creates(observed, shared, now)
+        steps += [opened, kubelet_nudges(observed, known.digest) if opened else []]
+        events += oversized_variables(shared) if opened else []
+    elif known and observed.barrier and observed.barrier.contract:  # pods of the Go operator know what theirs says
+        steps.append(kubelet_nudges(observed, known.digest))
+    few_pods = any(pods) and sum(map(len, steps)) <= MAX_QUICK_WRITES
     return Plan(
         status,
         waves(*steps),
         tuple(events),
         requeue_at,
-        required_names(world, pods),
+        required_names(observed, pods),
         StatusOrder.DEFERRED if few_pods and not job.status.phase else StatusOrder.FIRST,
     )
 
 
-def creation_blocker(world: ObservedJob, around: PlanContext, now: datetime) -> NotRunningReason | None:
+def creation_blocker(observed: ObservedJob, context: PlanContext, now: datetime) -> NotRunningReason | None:
     """What keeps us from making the pods that are missing; those that run, run on."""
-    if not world.missing:
+    if not observed.missing:
         return None
-    if paused_until(world.job.status, now) and (before := find_condition(world.job.status.conditions, RUNNING)):
+    if backoff_until(observed.job.status, now) and (before := find_condition(observed.job.status.conditions, RUNNING)):
         return before.reason, before.message  # which tells of the failure, and when the pause is over
-    if is_gang(world.spec, around.scheduling) and not any(world.pods()):
-        if around.groups_absent:
+    if is_gang(observed.spec, context.scheduling) and not any(observed.pods()):
+        if context.groups_absent:
             fix = "install Volcano, or start the operator without --scheduling"
             return (
                 Reason.POD_GROUP_CRD_NOT_FOUND,
                 f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}",
             )
-        if not may_run(world.children.group):
-            refused = any(each.kind == POD_GROUPS.plural for each in world.refusals)
-            return not_running_reason(world) if refused else wait_of(world.job, world.children.group, now)
-    if world.spec.is_elastic and not around.etcd:
+        if not is_admitted(observed.children.group):
+            refused = any(each.kind == POD_GROUPS.plural for each in observed.refusals)
+            return (
+                not_running_reason(observed)
+                if refused
+                else pod_group_reason(observed.job, observed.children.group, now)
+            )
+    if observed.spec.is_elastic and not context.etcd:
         fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
         return Reason.ETCD_NOT_CONFIGURED, f"spec.elastic needs an etcd: {fix}"
-    if world.spec.intranet is Intranet.HOST and world.job.status.host_port is None:
+    if observed.spec.intranet is Intranet.HOST and observed.job.status.host_port is None:
         return Reason.HOST_PORTS_EXHAUSTED, "every block of --port-range is taken by a live job: widen the range"
     return None
 
 
-def left_out(shared: RendezvousEnv) -> list[EventIntent]:
-    if not shared.left_out:
+def oversized_variables(shared: RendezvousEnv) -> list[EventIntent]:
+    if not shared.oversized:
         return []
-    names = " and ".join(shared.left_out)
+    names = " and ".join(shared.oversized)
     note = f"left out {names}, longer than Linux allows: python -m paddle.distributed.launch needs only its master"
     return [EventIntent(Reason.ENDPOINTS_LEFT_OUT, note, warning=True)]
 
 
 def significant_fields(status: PaddleJobStatus) -> tuple[object, ...]:
     """What people wait for, without counts, messages and what needs nobody's help."""
-    reasons = ((each.type, each.status, "" if each.reason in ON_ITS_WAY else each.reason) for each in status.conditions)
+    reasons = (
+        (each.type, each.status, "" if each.reason in PROGRESS_REASONS else each.reason) for each in status.conditions
+    )
     return status.phase, status.attempt, tuple(reasons)
 
 
 STATUS_THROTTLE: StatusThrottle[PaddleJobStatus] = StatusThrottle(
     phase=lambda status: status.phase,
     significant_fields=significant_fields,
-    progress_reasons=ON_ITS_WAY,
-    step_reasons=STEPS,
+    progress_reasons=PROGRESS_REASONS,
+    step_reasons=STEP_REASONS,
 )

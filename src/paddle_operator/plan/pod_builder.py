@@ -6,26 +6,26 @@ from typing import Any
 from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
 from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.children import Job
-from paddle_operator.plan.endpoints import owner_of, ports_of
+from paddle_operator.plan.endpoints import owner_reference, ports_of
 from paddle_operator.plan.metadata import (
-    ATTEMPT,
-    CONTRACT,
+    ATTEMPT_ANNOTATION,
+    ENDPOINTS_ANNOTATION,
     JOB_UID_LABEL,
     POD_NAME_LABEL,
-    REPLICAS,
+    REPLICAS_ANNOTATION,
     ROLE_ANNOTATION,
     ROLE_LABEL,
     pod_name,
 )
-from paddle_operator.plan.pod_template import accelerated, main_container, restart_policy
-from paddle_operator.plan.rendezvous_env import RendezvousEnv, own_variables
-from paddle_operator.plan.scheduling_policy import VOLCANO, annotations_of
+from paddle_operator.plan.pod_template import main_container_index, requests_device, restart_policy
+from paddle_operator.plan.rendezvous_env import RendezvousEnv, pod_variables
+from paddle_operator.plan.scheduling_policy import VOLCANO, gang_annotations
 
 HOSTS_KEY = "hosts"
 HOSTS_VOLUME = "paddle-hosts"
 
 
-class PodMaker:
+class PodBuilder:
     """The pods of one role. All that they share is made once; 5,000 pods differ in a name and an index."""
 
     def __init__(self, job: Job, role: Role, wanted: RoleSpec, *, etcd: str = "", gang: bool = False) -> None:
@@ -35,24 +35,24 @@ class PodMaker:
         self._gang = gang
         self._metadata: dict[str, Any] = wanted.template.get("metadata") or {}
         self._spec = self._completed(wanted.template["spec"])
-        self._main = main_container(self._spec)
+        self._main = main_container_index(self._spec)
         main = self._spec["containers"][self._main]
-        self._accelerated = accelerated(main)
+        self._accelerated = requests_device(main)
         self._env: list[dict[str, Any]] = main.get("env") or []
         self._written = {each["name"] for each in self._env}
 
     def pod(self, index: int) -> Manifest:
         job, role, name = self._job, self._role, pod_name(self._job.key, self._role, index)
         labels = {POD_NAME_LABEL: name, ROLE_LABEL: str(role), JOB_UID_LABEL: job.uid}
-        annotations = {ROLE_ANNOTATION: str(role), ATTEMPT: str(job.status.attempt)}
+        annotations = {ROLE_ANNOTATION: str(role), ATTEMPT_ANNOTATION: str(job.status.attempt)}
         if self._gang:
-            annotations |= annotations_of(job, role)
+            annotations |= gang_annotations(job, role)
         metadata: dict[str, Any] = {
             "name": name,
             "namespace": job.key.namespace,
             "labels": {**(self._metadata.get("labels") or {}), **labels},
             "annotations": {**(self._metadata.get("annotations") or {}), **annotations},
-            "ownerReferences": [owner_of(job)],
+            "ownerReferences": [owner_reference(job)],
         }
         if finalizers := self._metadata.get("finalizers"):
             metadata["finalizers"] = finalizers
@@ -61,7 +61,7 @@ class PodMaker:
 
     def _containers(self, index: int) -> list[dict[str, Any]]:
         containers: list[dict[str, Any]] = list(self._spec["containers"])
-        ours = own_variables(self._job, self._role, index, accelerated=self._accelerated, etcd=self._etcd)
+        ours = pod_variables(self._job, self._role, index, requests_device=self._accelerated, etcd=self._etcd)
         # POD_IP stands first where it is ours, since PADDLE_CURRENT_ENDPOINT refers to it.
         env = [*self._env, *(each for each in ours if each["name"] not in self._written)]
         containers[self._main] = {**containers[self._main], "env": env}
@@ -71,7 +71,7 @@ class PodMaker:
         """The template's spec with what every pod of the role needs."""
         job_spec = self._job.spec
         assert job_spec
-        main = main_container(spec)
+        main = main_container_index(spec)
         container = dict(spec["containers"][main])
         completed = {"restartPolicy": "Never", "enableServiceLinks": False} | spec
         completed["restartPolicy"] = restart_policy(job_spec, self._role)
@@ -125,11 +125,11 @@ def config_map(job: Job, contract: RendezvousEnv) -> Manifest:
             "namespace": job.key.namespace,
             "labels": {POD_NAME_LABEL: job.key.name},
             "annotations": {
-                ATTEMPT: str(job.status.attempt),
-                REPLICAS: replicas_text(job.spec),
-                CONTRACT: contract.digest,
+                ATTEMPT_ANNOTATION: str(job.status.attempt),
+                REPLICAS_ANNOTATION: replicas_text(job.spec),
+                ENDPOINTS_ANNOTATION: contract.digest,
             },
-            "ownerReferences": [owner_of(job)],
+            "ownerReferences": [owner_reference(job)],
         },
         "data": dict(contract.variables),
     }

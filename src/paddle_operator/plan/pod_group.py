@@ -51,7 +51,7 @@ class GroupView(msgspec.Struct, frozen=True):
     queue: str
     priority_class: str
     terminating: bool
-    made_at: datetime | None
+    created_at: datetime | None
 
     @property
     def key(self) -> Key:
@@ -76,5 +76,5 @@ def group_view(group: PodGroup) -> GroupView:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         terminating=meta.deletion_timestamp is not None,
-        made_at=meta.creation_timestamp,
+        created_at=meta.creation_timestamp,
     )

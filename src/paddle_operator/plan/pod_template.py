@@ -8,7 +8,7 @@ from paddle_operator.kube.objects import Manifest
 from paddle_operator.plan.metadata import MAIN_CONTAINER
 
 
-def main_container(spec: Manifest) -> int:
+def main_container_index(spec: Manifest) -> int:
     """The place of the container that trains: the one named `paddle`, else the first."""
     names = [each.get("name") for each in spec["containers"]]
     return names.index(MAIN_CONTAINER) if MAIN_CONTAINER in names else 0
@@ -22,7 +22,7 @@ def restart_policy(spec: PaddleJobSpec, role: Role) -> str:
     return written or "Never"
 
 
-def accelerated(container: Manifest) -> bool:
+def requests_device(container: Manifest) -> bool:
     """Whether it asks for a device: a resource with a vendor in its name, as nvidia.com/gpu, or a claim."""
     resources: Mapping[str, Any] = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
@@ -34,13 +34,13 @@ def is_device(resource: str) -> bool:
     return bool(name) and vendor not in ("kubernetes.io", "rdma")  # rdma/hca is a network card
 
 
-def variables_of(wanted: RoleSpec) -> set[str]:
+def env_names(wanted: RoleSpec) -> set[str]:
     """The names of the variables that the user gave to the container that trains."""
     spec = wanted.template["spec"]
-    return {each["name"] for each in spec["containers"][main_container(spec)].get("env") or ()}
+    return {each["name"] for each in spec["containers"][main_container_index(spec)].get("env") or ()}
 
 
-def host_aliases(wanted: RoleSpec) -> list[str]:
+def host_alias_lines(wanted: RoleSpec) -> list[str]:
     """The lines of /etc/hosts that the user asked for."""
     aliases = wanted.template["spec"].get("hostAliases") or ()
     return [" ".join([each["ip"], *(each.get("hostnames") or ())]) for each in aliases]

@@ -11,13 +11,13 @@ from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.endpoints import PORTS_PER_JOB, Endpoints, ports_of, service_address
 from paddle_operator.plan.observed import ObservedJob
-from paddle_operator.plan.pod_template import host_aliases
+from paddle_operator.plan.pod_template import host_alias_lines
 
-LONGEST_VARIABLE = 131_072  # Linux takes no single `NAME=value` longer than this
+MAX_VARIABLE_BYTES = 131_072  # Linux takes no single `NAME=value` longer than this
 LOG_DIRECTORY = "/tmp/paddle-log"  # noqa: S108  # the working directory of an image is often not writable
 TRAINING_ROLE = {Role.PS: "PSERVER", Role.WORKER: "TRAINER", Role.HETER: "HETER_TRAINER"}
 
-RENDEZVOUS = frozenset(
+RENDEZVOUS_VARIABLES = frozenset(
     {
         "POD_IP",
         "PADDLE_TRAINER_ID",
@@ -47,14 +47,14 @@ class RendezvousEnv:
     variables: Mapping[str, str]
     digest: str
     hosts: str = ""  # the text of /etc/hosts for pods on the host network
-    left_out: tuple[str, ...] = ()
+    oversized: tuple[str, ...] = ()
 
 
-def contract(world: ObservedJob, known: Endpoints) -> RendezvousEnv:
+def contract(observed: ObservedJob, known: Endpoints) -> RendezvousEnv:
     """What all pods share."""
-    variables, left_out = _bounded(_shared(world.spec, known))
-    hosts = _hosts(world) if world.spec.intranet is Intranet.HOST else ""
-    return RendezvousEnv(variables, known.digest, hosts, left_out)
+    variables, oversized = _bounded(_shared(observed.spec, known))
+    hosts = _hosts(observed) if observed.spec.intranet is Intranet.HOST else ""
+    return RendezvousEnv(variables, known.digest, hosts, oversized)
 
 
 def _shared(spec: PaddleJobSpec, known: Endpoints) -> dict[str, str]:
@@ -106,14 +106,14 @@ def _servers(spec: PaddleJobSpec, known: Endpoints) -> dict[str, str]:
 def _bounded(variables: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Without the lists that are too long for the environment: launch needs only its master then."""
     ends = len("=\0")
-    too_long = tuple(name for name, value in variables.items() if len(name) + len(value) + ends > LONGEST_VARIABLE)
+    too_long = tuple(name for name, value in variables.items() if len(name) + len(value) + ends > MAX_VARIABLE_BYTES)
     return {name: value for name, value in variables.items() if name not in too_long}, too_long
 
 
-def _hosts(world: ObservedJob) -> str:
+def _hosts(observed: ObservedJob) -> str:
     """Gloo takes the address that its node's name resolves to, which on many nodes is 127.0.1.1 or none."""
-    nodes = sorted({(pod.node_address, pod.node) for pod in world.pods() if pod.node})
-    aliases = [line for wanted in world.spec.roles.values() for line in host_aliases(wanted)]
+    nodes = sorted({(pod.node_address, pod.node) for pod in observed.pods() if pod.node})
+    aliases = [line for wanted in observed.spec.roles.values() for line in host_alias_lines(wanted)]
     lines = [
         "127.0.0.1 localhost",
         "::1 localhost ip6-localhost ip6-loopback",
@@ -123,7 +123,7 @@ def _hosts(world: ObservedJob) -> str:
     return "\n".join(lines) + "\n"
 
 
-def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: str) -> list[dict[str, object]]:
+def pod_variables(job: Job, role: Role, index: int, *, requests_device: bool, etcd: str) -> list[dict[str, object]]:
     """What only this pod gets, in the order of the seeds first."""
     assert job.spec
     spec, port = job.spec, ports_of(job).of(role)
@@ -141,7 +141,7 @@ def own_variables(job: Job, role: Role, index: int, *, accelerated: bool, etcd: 
         values |= _elastic(job, etcd)
     elif role is Role.WORKER and spec.mode is not Mode.PS:
         values |= {"PADDLE_RANK": str(index), "PADDLE_CURRENT_ENDPOINT": f"$(POD_IP):{port}"}
-    if spec.mode is not Mode.PS and not accelerated:
+    if spec.mode is not Mode.PS and not requests_device:
         values["PADDLE_DISTRI_BACKEND"] = "gloo"  # on a GPU it would keep the ranks from using NCCL
     if job.status.host_port is not None:  # then each role has its own, and the barrier's is the workers'
         values["PADDLE_PORT"] = str(port)

@@ -18,18 +18,18 @@ from paddle_operator.kube.pod_requests import as_quantities, pod_requests
 from paddle_operator.kube.quantities import Amounts, amounts, times, total
 from paddle_operator.kube.writes import Create, Delete, Patch, Write
 from paddle_operator.plan.children import Job, PodView
-from paddle_operator.plan.endpoints import owner_of
+from paddle_operator.plan.endpoints import owner_reference
 from paddle_operator.plan.pod_group import API, POD_GROUPS, GroupView
 from paddle_operator.plan.status import ACCEPTED, NotRunningReason
 
 VOLCANO = "volcano"  # the value of --scheduling, and the name of the scheduler on pods
 GROUP_NAME = "scheduling.k8s.io/group-name"
-NOT_YET = frozenset({"", "Pending"})
-OWN_GROUP_WITHIN = timedelta(seconds=2)  # times are noted in whole seconds: one of them at least
-SEEN_WITHIN = timedelta(seconds=3)
+PENDING_PHASES = frozenset({"", "Pending"})
+USER_GROUP_WAIT = timedelta(seconds=2)  # times are noted in whole seconds: one of them at least
+ADMISSION_WAIT = timedelta(seconds=3)
 
 
-def schedulers_of(spec: PaddleJobSpec) -> dict[Role, str]:
+def scheduler_names(spec: PaddleJobSpec) -> dict[Role, str]:
     """The scheduler that each role's template names, where it names one."""
     named = {role: wanted.template["spec"].get("schedulerName") for role, wanted in spec.roles.items()}
     return {role: name for role, name in named.items() if name}
@@ -37,27 +37,27 @@ def schedulers_of(spec: PaddleJobSpec) -> dict[Role, str]:
 
 def is_gang(spec: PaddleJobSpec, scheduling: str) -> bool:
     """One role with another scheduler, and the job is none of Volcano's business."""
-    return scheduling == VOLCANO and set(schedulers_of(spec).values()) <= {VOLCANO}
+    return scheduling == VOLCANO and set(scheduler_names(spec).values()) <= {VOLCANO}
 
 
-def foreign_scheduler(spec: PaddleJobSpec, scheduling: str) -> str:
+def foreign_scheduler_message(spec: PaddleJobSpec, scheduling: str) -> str:
     """What to tell a user whose templates name another scheduler than the operator's flag."""
-    foreign = {role: name for role, name in schedulers_of(spec).items() if name != VOLCANO}
+    foreign = {role: name for role, name in scheduler_names(spec).items() if name != VOLCANO}
     if scheduling != VOLCANO or not foreign:
         return ""
     fields = ", ".join(f"spec.{role}.template.spec.schedulerName is {name}" for role, name in foreign.items())
     return f"{fields}, which stays: the job is not scheduled as a gang; remove it to have Volcano do that"
 
 
-def may_run(group: GroupView | None) -> bool:
-    return group is not None and not group.terminating and group.phase not in NOT_YET
+def is_admitted(group: GroupView | None) -> bool:
+    return group is not None and not group.terminating and group.phase not in PENDING_PHASES
 
 
-def wait_of(job: Job, group: GroupView | None, now: datetime) -> NotRunningReason:
+def pod_group_reason(job: Job, group: GroupView | None, now: datetime) -> NotRunningReason:
     """Why no pod is made yet; a moment after the group was made, that is nothing to worry about."""
     if group is None:
         return Reason.CREATING_POD_GROUP, f"PodGroup {job.key.name} is not made yet"
-    if (seen_by := seen_at(group)) and now < seen_by:
+    if (seen_by := admission_expected_at(group)) and now < seen_by:
         return Reason.CREATING_POD_GROUP, f"PodGroup {group.name} was made a moment ago"
     queue = group.queue or "default"
     held = f"Volcano has not let PodGroup {group.name} into queue {queue}"
@@ -73,23 +73,23 @@ def wait_of(job: Job, group: GroupView | None, now: datetime) -> NotRunningReaso
     )
 
 
-def seen_at(group: GroupView) -> datetime | None:
+def admission_expected_at(group: GroupView) -> datetime | None:
     """By when Volcano, which looks every second, has let it in if it can: the first look often says no."""
-    return group.made_at + SEEN_WITHIN if group.made_at and group.phase in NOT_YET else None
+    return group.created_at + ADMISSION_WAIT if group.created_at and group.phase in PENDING_PHASES else None
 
 
-def due_at(job: Job, spec: PaddleJobSpec, now: datetime) -> datetime | None:
+def group_creation_time(job: Job, spec: PaddleJobSpec, now: datetime) -> datetime | None:
     """Who names Volcano in a template may bring a PodGroup of his own, in the next document: he is given that time."""
     accepted = find_condition(job.status.conditions, ACCEPTED)  # by our own clock, with which it is compared
     since = accepted.last_transition_time if accepted else now
-    return since + OWN_GROUP_WITHIN if schedulers_of(spec) else None
+    return since + USER_GROUP_WAIT if scheduler_names(spec) else None
 
 
-def next_look(job: Job, spec: PaddleJobSpec, group: GroupView | None, now: datetime) -> datetime | None:
-    return seen_at(group) if group else due_at(job, spec, now)
+def next_group_check(job: Job, spec: PaddleJobSpec, group: GroupView | None, now: datetime) -> datetime | None:
+    return admission_expected_at(group) if group else group_creation_time(job, spec, now)
 
 
-def is_shut_out(group: GroupView, pods: Iterable[PodView]) -> bool:
+def blocks_itself(group: GroupView, pods: Iterable[PodView]) -> bool:
     """Whether a gang stands in its own way. When it loses a pod before any has run, Volcano lets it in anew, and only
     once all of minResources is free: its other pods have that.
     """
@@ -100,10 +100,10 @@ def group_writes(
     job: Job, spec: PaddleJobSpec, group: GroupView | None, pods: Iterable[PodView], now: datetime
 ) -> Iterator[Write]:
     """Make it, or let it follow the spec, if it is ours; `pods` are those that its job has now."""
-    if group is None and (due := due_at(job, spec, now)) and now < due:
+    if group is None and (due := group_creation_time(job, spec, now)) and now < due:
         return
-    wanted = _wanted(spec)
-    if group and is_shut_out(group, pods):
+    wanted = _desired_fields(spec)
+    if group and blocks_itself(group, pods):
         wanted["minResources"] = {}  # so Volcano lets it in at once; then it is told again
     if group is None:
         yield Create(POD_GROUPS, job.key, partial(_manifest, job, wanted))
@@ -111,7 +111,9 @@ def group_writes(
         change = {name: value for name, value in wanted.items() if getattr(group, FIELDS[name]) != value}
         if not wanted["queue"]:  # Volcano's webhook, where there is one, writes the default
             change.pop("queue", None)
-        if _are_same(group.min_resources, wanted["minResources"]):  # Volcano writes amounts back in a form of its own
+        if _equal_amounts(
+            group.min_resources, wanted["minResources"]
+        ):  # Volcano writes amounts back in a form of its own
             change.pop("minResources", None)
         if "minResources" in change:  # a merge would keep what is no longer asked for
             change["minResources"] |= {name: None for name in group.min_resources if name not in wanted["minResources"]}
@@ -119,7 +121,7 @@ def group_writes(
             yield Patch(POD_GROUPS, group.key, group.uid, {"spec": change})
 
 
-def group_removed(job: Job, group: GroupView | None) -> Iterator[Write]:
+def group_deletes(job: Job, group: GroupView | None) -> Iterator[Write]:
     if group is not None and group.owner_uid == job.uid and not group.terminating:
         yield Delete(POD_GROUPS, group.key, group.uid)
 
@@ -132,18 +134,18 @@ FIELDS = {
 }
 
 
-def _wanted(spec: PaddleJobSpec) -> dict[str, Any]:
+def _desired_fields(spec: PaddleJobSpec) -> dict[str, Any]:
     policy = spec.scheduling_policy or SchedulingPolicy()
-    members = policy.min_available or _fewest(spec)
+    members = policy.min_available or _min_members(spec)
     return {
         "minMember": members,
-        "minResources": dict(policy.min_resources) or _least_resources(spec, members),
+        "minResources": dict(policy.min_resources) or _min_resources(spec, members),
         "queue": policy.queue,
         "priorityClassName": policy.priority_class,
     }
 
 
-def _are_same(told: dict[str, Any], wanted: dict[str, Any]) -> bool:
+def _equal_amounts(told: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """`1000m` is 1, and 4 is "4"."""
     try:
         return amounts(told) == amounts(wanted)
@@ -151,12 +153,12 @@ def _are_same(told: dict[str, Any], wanted: dict[str, Any]) -> bool:
         return False
 
 
-def _fewest(spec: PaddleJobSpec) -> int:
+def _min_members(spec: PaddleJobSpec) -> int:
     """With how many pods the job can train: an elastic one with fewer than all."""
     return (spec.worker.requests or spec.worker.replicas) if spec.is_elastic and spec.worker else spec.total
 
 
-def _least_resources(spec: PaddleJobSpec, members: int) -> dict[str, str]:
+def _min_resources(spec: PaddleJobSpec, members: int) -> dict[str, str]:
     """What as many pods ask for, in the order in which they are made."""
     asked: list[Amounts] = []
     for wanted in spec.roles.values():
@@ -178,12 +180,12 @@ def _manifest(job: Job, wanted: dict[str, Any]) -> Manifest:
     return {
         "apiVersion": API,
         "kind": "PodGroup",
-        "metadata": {"name": job.key.name, "namespace": job.key.namespace, "ownerReferences": [owner_of(job)]},
+        "metadata": {"name": job.key.name, "namespace": job.key.namespace, "ownerReferences": [owner_reference(job)]},
         "spec": {name: value for name, value in wanted.items() if value},
     }
 
 
-def annotations_of(job: Job, role: Role) -> dict[str, str]:
+def gang_annotations(job: Job, role: Role) -> dict[str, str]:
     """By which Volcano knows the pods of a gang; the Go operator's, so that its users' tools go on working."""
     assert job.spec
     policy = job.spec.scheduling_policy

@@ -9,15 +9,15 @@ from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import find_condition, is_true, with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan
 from paddle_operator.plan.children import Job, JobPlan
-from paddle_operator.plan.clean_pod_policy import everything
+from paddle_operator.plan.clean_pod_policy import child_deletes
 from paddle_operator.plan.deadlines import seconds_active
 from paddle_operator.plan.diff import waves
-from paddle_operator.plan.failure_policy import kept
+from paddle_operator.plan.failure_policy import restarts_to_persist
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.status import (
     RUNNING,
     SUSPENDED,
-    base,
+    counted_status,
     make_condition,
     with_counts,
 )
@@ -27,13 +27,15 @@ def is_suspended(job: Job) -> bool:
     return is_true(find_condition(job.status.conditions, SUSPENDED))
 
 
-def suspend(world: ObservedJob, now: datetime) -> JobPlan:
+def suspend(observed: ObservedJob, now: datetime) -> JobPlan:
     """Written down first, with a new attempt, so that no pod of before is ever taken for one of after; then it goes."""
-    job, children = world.job, world.children
+    job, children = observed.job, observed.children
     message = f"spec.suspend is true: {'its pods are on their way out' if children.pods else 'no pod exists'}"
     held = make_condition(job, SUSPENDED, True, Reason.SUSPENDED, message, now)
     idle = make_condition(job, RUNNING, False, Reason.SUSPENDED, message, now)
-    status = with_counts(world, {role: RoleStatus() for role in world.pods_by_role}, base(world, now))
+    status = with_counts(
+        observed, {role: RoleStatus() for role in observed.pods_by_role}, counted_status(observed, now)
+    )
     status = msgspec.structs.replace(
         status,
         phase=Phase.SUSPENDED,
@@ -42,12 +44,12 @@ def suspend(world: ObservedJob, now: datetime) -> JobPlan:
         replacing=(),
     )
     if is_suspended(job):
-        return Plan(status, waves(everything(job, children)))
+        return Plan(status, waves(child_deletes(job, children)))
     had_pods = bool(children.pods or children.config_maps or children.services)
     status = msgspec.structs.replace(
         status,
         attempt=status.attempt + had_pods,
-        restarts=kept(world),  # kubelet's tries would be forgotten with the pods
+        restarts=restarts_to_persist(observed),  # kubelet's tries would be forgotten with the pods
         active_seconds=seconds_active(job, now),
         active_since=None,
     )
