@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paddle_operator.kube.process import raise_recursion_limit
 from testbed.assets import Binaries, binaries
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
@@ -22,6 +23,7 @@ FOUND = pytest.StashKey[Binaries | AssetsError]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    raise_recursion_limit()  # as each of our programs does
     config.addinivalue_line(
         "markers", "cluster: needs a real control plane (set by itself where a fixture asks for one)"
     )

@@ -18,13 +18,14 @@ from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import Connection
-from paddle_operator.kube.errors import KubeError
+from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.health_server import MetricsAuth
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.log_format import JsonLines, TextLines, start_logging
-from paddle_operator.kube.manager import Manager, RunnableFailed, run_until_signalled
+from paddle_operator.kube.manager import Manager, run_until_signalled
 from paddle_operator.kube.objects import Key
+from paddle_operator.kube.process import freeze_garbage_collector, raise_recursion_limit
 from paddle_operator.plan.scheduling_policy import VOLCANO
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
             health_address=flags.health_probe_bind_address,
             metrics_address=flags.metrics_bind_address,
             protection=MetricsAuth(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
+            on_synced=freeze_garbage_collector,
         )
         log.info(
             "started",
@@ -164,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().error("--metrics-key-file is the key of --metrics-cert-file: name that, too")
     start_logging(FORMATS[flags.log_format](), LEVELS[flags.log_level])
     note_old_flags(flags)
+    raise_recursion_limit()
     try:
         connection = load.load(flags.kubeconfig, flags.context)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -11,8 +11,9 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import SystemClock
+from paddle_operator.kube.errors import RunnableFailed
 from paddle_operator.kube.leader_election import Elector, Terms
-from paddle_operator.kube.manager import Manager, RunnableFailed
+from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
 from testbed.audit import Writes
 from testbed.control_plane import ControlPlane

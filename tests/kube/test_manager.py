@@ -13,8 +13,9 @@ from paddle_operator.kube import manager as manager_module
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.controller import Controller
+from paddle_operator.kube.errors import RunnableFailed
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.manager import Manager, RunnableFailed, run_until_signalled
+from paddle_operator.kube.manager import Manager, run_until_signalled
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from paddle_operator.kube.work_queue import Queue
 from testbed.clock import FakeClock, settled

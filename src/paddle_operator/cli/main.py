@@ -20,8 +20,8 @@ from paddle_operator.cli.suspend import resume, suspend
 from paddle_operator.cli.wait import wait
 from paddle_operator.client.manifests import CannotBeUsed
 from paddle_operator.embedded.state import AlreadyRuns
-from paddle_operator.kube.errors import APIStatusError, KubeError, NotFound
-from paddle_operator.kube.manager import RunnableFailed
+from paddle_operator.kube.errors import APIStatusError, KubeError, NotFound, RunnableFailed
+from paddle_operator.kube.process import raise_recursion_limit
 from paddle_operator.plan.job_view import PADDLE_JOBS
 
 app = typer.Typer(
@@ -54,6 +54,7 @@ def shared(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    raise_recursion_limit()
     try:
         code = app(list(arguments) if arguments is not None else None, standalone_mode=False)
     except typer.Abort:

@@ -21,6 +21,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.manager import Manager
+from paddle_operator.kube.process import freeze_garbage_collector
 from paddle_operator.local.apiserver.http_server import LOOPBACK, ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.kind import Kind
@@ -88,7 +89,12 @@ async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup
     async with Client(connection, user_agent=REPORTER) as client:
         recorder = Recorder(client, reporter=REPORTER)
         jobs = PaddleJobs(client, recorder, Settings(), ports=local_ports())
-        manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
+        manager = Manager(
+            informers=jobs.informers,
+            controllers=[jobs.controller],
+            recorder=recorder,
+            on_synced=freeze_garbage_collector,
+        )
         running = parts.create_task(manager.run(), name="operator")
         try:
             yield

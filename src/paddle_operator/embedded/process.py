@@ -11,9 +11,9 @@ from pathlib import Path
 
 from paddle_operator.embedded.cluster import cluster
 from paddle_operator.embedded.state import AlreadyRuns, State
-from paddle_operator.kube.errors import KubeError
+from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.log_format import TextLines, start_logging
-from paddle_operator.kube.manager import RunnableFailed
+from paddle_operator.kube.process import raise_recursion_limit
 from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument("--state", type=Path)
     state = State.of(os.environ, flags.parse_args(arguments).state)
     start_logging(TextLines(), logging.INFO)
+    raise_recursion_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(state))

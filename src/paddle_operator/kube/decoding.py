@@ -4,7 +4,6 @@ One object that does not fit its Struct must not hide the others: it was stored 
 breaks. The quick way decodes everything in one C call; only when that fails is each object looked at by itself.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic
@@ -16,9 +15,6 @@ from paddle_operator.kube.objects import Change, ListMeta, Manifest, Meta, Objec
 
 # msgspec does not wrap what it meets inside a string, nor what is nested too deep for Python.
 _UNFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# An API server takes JSON that is nested 10,000 deep, and a CRD without rules stores it. With Python's 1,000 such an
-# object could not even be skipped, and would hide all others.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 15_000))  # at 24,000 msgspec overflowed the stack
 
 
 class Unreadable(msgspec.Struct, frozen=True):

@@ -28,6 +28,10 @@ class KubeError(Exception):
     """Base of all; str() is one sentence for a person."""
 
 
+class RunnableFailed(Exception):
+    """A part of the process ended, though it should run until the process stops; str() is the process's last message."""
+
+
 class Misconfigured(KubeError):
     pass
 

@@ -5,14 +5,13 @@ kubelet starts a fresh one, while a process that lives on without one of its par
 """
 
 import asyncio
-import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from paddle_operator.kube.controller import Controller
-from paddle_operator.kube.errors import KubeError
+from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.health_server import MetricsAuth, serving
 from paddle_operator.kube.informer import Informer
@@ -21,16 +20,11 @@ from paddle_operator.kube.log_format import debug_or_back
 
 log = logging.getLogger(__name__)
 
-YOUNG_OBJECTS = 2_000
 DRAIN_SECONDS = (
     20.0  # kubelet's default grace is 30 s: this leaves time to give the lease back and send the last events
 )
 LAST_EVENTS_SECONDS = 3.0
 STUCK_SECONDS = 600.0  # no pass of ours has a reason to take this long
-
-
-class RunnableFailed(Exception):  # the sentence with which the process ends
-    """A part of the process ended, though it should have run for ever."""
 
 
 class Manager:
@@ -44,13 +38,16 @@ class Manager:
         health_address: str = "0",
         metrics_address: str = "0",
         protection: MetricsAuth | None = None,
+        on_synced: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_synced` is called once, when all caches are filled and before the election."""
         self._informers = informers
         self._controllers = controllers
         self._elector = elector
         self._recorder = recorder
         self._addresses = health_address, metrics_address
         self._protection = protection
+        self._on_synced = on_synced
         self._stopping = asyncio.Event()
         self._working = False
 
@@ -112,9 +109,7 @@ class Manager:
 
     async def _sync_and_lead(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
-        gc.collect()
-        gc.freeze()  # what the caches hold lives long: the collector need not walk it again and again
-        gc.set_threshold(YOUNG_OBJECTS)  # nor look after every few hundred new ones: hardly any is part of a cycle
+        self._on_synced()
         if self._elector:
             await self._elector.lead(self._run_controllers)
         else:
