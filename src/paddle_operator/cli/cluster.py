@@ -100,10 +100,10 @@ def down(
 
 
 def _wait_until_down(state: State, pid: int) -> None:
-    from paddle_operator.local.sandbox.sandbox import lives  # only here: it brings much along
+    from paddle_operator.local.sandbox.sandbox import is_alive  # only here: it brings much along
 
     deadline = time.monotonic() + STOP_SECONDS
-    while state.running() or lives(pid):  # it gives the folder back a moment before its process ends
+    while state.running() or is_alive(pid):  # it gives the folder back a moment before its process ends
         if time.monotonic() > deadline:
             raise CannotBeUsed(
                 f"process {pid} has not ended within {STOP_SECONDS:g} s: look at {state.log}, or kill it"

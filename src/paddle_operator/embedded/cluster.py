@@ -29,7 +29,7 @@ from paddle_operator.local.apiserver.serving_cert import certificate_pem
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.kubelet.ip_allocator import Block
 from paddle_operator.local.node import Node
-from paddle_operator.local.sandbox.sandbox import PlainSandbox, machine_sandbox
+from paddle_operator.local.sandbox.sandbox import PlainSandbox, detect_sandbox
 from paddle_operator.plan.endpoints import PORTS_PER_JOB
 
 log = logging.getLogger(__name__)
@@ -109,9 +109,9 @@ async def running_node(
 ) -> AsyncIterator[None]:
     cache = state.cache / "images"
     cache.mkdir(parents=True, exist_ok=True)
-    sandbox = await machine_sandbox([cache])
-    for note in sandbox.notes:
-        log.log(logging.WARNING if isinstance(sandbox, PlainSandbox) else logging.INFO, "this machine: %s", note)
+    sandbox = await detect_sandbox([cache])
+    for limitation in sandbox.limitations:
+        log.log(logging.WARNING if isinstance(sandbox, PlainSandbox) else logging.INFO, "this machine: %s", limitation)
     images = local_images(state)
     async with Client(connection, user_agent="paddle-node") as client:
         node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)

@@ -19,7 +19,7 @@ ENTRYPOINT ["python3", "train.py"]
 """
 
 
-def test_the_user_guides_dockerfile_is_read_line_by_line() -> None:
+def test_user_guide_dockerfile() -> None:
     assert [(instruction.line, str(instruction)) for instruction in instructions(USER_GUIDE)] == [
         (1, "FROM ubuntu:18.04"),
         (3, "RUN apt update && apt install -y python3 python3-dev python3-pip"),
@@ -30,17 +30,17 @@ def test_the_user_guides_dockerfile_is_read_line_by_line() -> None:
     ]
 
 
-def test_comments_and_empty_lines_within_a_continued_line_vanish() -> None:
+def test_comments_in_continued_lines_are_dropped() -> None:
     text = "FROM a\nRUN one \\\n  # why\n\n  && two\n"
     assert instructions(text)[1] == Instruction(2, "RUN", "one && two")
 
 
-def test_words_are_known_in_any_case_and_flags_stand_apart() -> None:
+def test_keywords_ignore_case_and_flags_are_split_off() -> None:
     _, copy = instructions("from a\ncopy --chown=1:1 --chmod=755 x /y\n")
     assert (copy.word, copy.value, copy.flags) == ("COPY", "x /y", {"chown": "1:1", "chmod": "755"})
 
 
-def test_another_escape_sign_can_be_chosen_at_the_head_only() -> None:
+def test_escape_directive_counts_only_at_the_head() -> None:
     assert str(instructions("# escape=`\nFROM a\nRUN one `\n two\n")[1]) == "RUN one two"
     assert str(instructions("# by me\n# escape=`\nFROM a\nRUN one \\\n two\n")[1]) == "RUN one two"
 
@@ -55,7 +55,7 @@ def test_another_escape_sign_can_be_chosen_at_the_head_only() -> None:
         ("FROM a\nRUN <<EOF\nx\nEOF\n", 2, "here-document"),
     ],
 )
-def test_what_is_no_dockerfile_is_refused_with_its_line(text: str, line: int, sentence: str) -> None:
+def test_invalid_dockerfile_names_its_line(text: str, line: int, sentence: str) -> None:
     with pytest.raises(DockerfileError, match=sentence) as refused:
         instructions(text)
     assert refused.value.line == line
@@ -70,7 +70,7 @@ def test_what_is_no_dockerfile_is_refused_with_its_line(text: str, line: int, se
         ("CMD []", ()),
     ],
 )
-def test_a_command_is_a_list_or_a_shells(text: str, command: tuple[str, ...]) -> None:
+def test_exec_form_and_shell_form(text: str, command: tuple[str, ...]) -> None:
     assert instructions(f"FROM a\n{text}\n")[1].command == command
 
 
@@ -86,10 +86,10 @@ def test_a_command_is_a_list_or_a_shells(text: str, command: tuple[str, ...]) ->
         ("${B:-$A}", "1"),
     ],
 )
-def test_variables_and_quotes_are_read_as_docker_does(text: str, result: str) -> None:
+def test_variables_and_quotes(text: str, result: str) -> None:
     assert expanded(text, {"A": "1", "E": ""}).split() == result.split()
 
 
-def test_a_shells_operators_are_kept_apart_outside_of_quotes_only() -> None:
+def test_shell_operators_are_split_outside_quotes() -> None:
     assert words("a&&b 'c && d' ; \"e>f\"", {}, operators=True) == ["a", "&&", "b", "c && d", ";", "e>f"]
     assert words("a && b", {}) == ["a", "&&", "b"]

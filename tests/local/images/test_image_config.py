@@ -21,24 +21,24 @@ def calls_of_pip(made: Recipe) -> list[tuple[str, ...]]:
     return [command.arguments for run in made.runs for command in pip_commands(run)]
 
 
-def test_variables_of_arg_and_env_are_expanded_in_order(tmp_path: Path) -> None:
+def test_arg_and_env_are_expanded_in_order(tmp_path: Path) -> None:
     text = 'FROM a\nARG V=1\nENV A=$V B="x y" C=z\\ w\nENV D $A$B\nENV PATH=/opt/bin:$PATH\n'
     made = read(tmp_path, f"{text}WORKDIR /app/$A\nWORKDIR deep\n", V="2")
     assert made.environment == {"A": "2", "B": "x y", "C": "z w", "D": "2x y", "PATH": f"/opt/bin:{DEFAULT_PATH}"}
     assert made.working_directory == "/app/2/deep"
 
 
-def test_an_arg_before_from_is_for_from_and_has_to_be_named_again(tmp_path: Path) -> None:
+def test_arg_before_from_must_be_redeclared(tmp_path: Path) -> None:
     made = read(tmp_path, "ARG V=3.11\nARG W=x\nFROM python:$V-slim\nARG V\nENV A=$V B=$W\n")
     assert made.base == "python:3.11-slim"
     assert made.environment == {"A": "3.11", "B": ""}
 
 
-def test_a_build_argument_that_is_not_declared_changes_nothing(tmp_path: Path) -> None:
+def test_undeclared_build_argument_is_ignored(tmp_path: Path) -> None:
     assert read(tmp_path, "FROM a\nENV A=$V\n", V="2").environment == {"A": ""}
 
 
-def test_an_image_built_on_another_has_its_files_variables_and_lines_below_its_own(tmp_path: Path) -> None:
+def test_derived_image_extends_its_base(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     base = read(tmp_path / "base", "FROM python:3.11\nRUN pip install a\nENV A=1 B=1\nWORKDIR /app\nCMD x\nCOPY f .\n")
     made = read(tmp_path, 'FROM base\nRUN pip install b\nENV B=2\nENTRYPOINT ["y"]\n', {"base": base})
@@ -49,13 +49,13 @@ def test_an_image_built_on_another_has_its_files_variables_and_lines_below_its_o
     assert made.copies[0].context == tmp_path / "base"
 
 
-def test_an_entrypoint_keeps_the_cmd_of_its_own_file_in_either_order(tmp_path: Path) -> None:
+def test_entrypoint_keeps_the_stages_own_cmd(tmp_path: Path) -> None:
     for text in ('CMD ["a"]\nENTRYPOINT ["b"]', 'ENTRYPOINT ["b"]\nCMD ["a"]'):
         made = read(tmp_path, f"FROM a\n{text}\n")
         assert (made.entrypoint, made.command) == (("b",), ("a",))
 
 
-def test_the_last_stage_counts_and_may_stand_on_an_earlier_one(tmp_path: Path) -> None:
+def test_last_stage_may_build_on_an_earlier_one(tmp_path: Path) -> None:
     made = read(tmp_path, "FROM a AS first\nENV A=1\nFROM b AS other\nENV B=1\nFROM first\nENV C=1\n")
     assert (made.base, made.environment) == ("a", {"A": "1", "C": "1"})
 
@@ -71,7 +71,7 @@ def test_the_last_stage_counts_and_may_stand_on_an_earlier_one(tmp_path: Path) -
         ('COPY ["a b", "/c"]', ("a b",), "/c"),
     ],
 )
-def test_where_files_go(tmp_path: Path, line: str, sources: tuple[str, ...], target: str) -> None:
+def test_copy_targets(tmp_path: Path, line: str, sources: tuple[str, ...], target: str) -> None:
     (copy,) = read(tmp_path, f"FROM x\nWORKDIR /work\n{line}\n").copies
     assert (copy.sources, copy.target, copy.unpacks) == (sources, target, line.startswith("ADD"))
 
@@ -85,18 +85,18 @@ def test_where_files_go(tmp_path: Path, line: str, sources: tuple[str, ...], tar
         ("ONBUILD RUN x", "ONBUILD needs a container engine"),
     ],
 )
-def test_a_line_that_cannot_be_obeyed_is_named_with_its_place(tmp_path: Path, line: str, sentence: str) -> None:
+def test_unsupported_instruction_names_its_line(tmp_path: Path, line: str, sentence: str) -> None:
     with pytest.raises(CannotObey, match=sentence) as refused:
         read(tmp_path, f"FROM a\n\n{line}\n")
     assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:3: {line.split()[0]}")
 
 
-def test_a_line_before_from_is_refused(tmp_path: Path) -> None:
+def test_instruction_before_from_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DockerfileError, match="ENV stands before FROM"):
         read(tmp_path, "ENV A=1\nFROM a\n")
 
 
-def test_what_is_read_and_not_followed_is_noted(tmp_path: Path) -> None:
+def test_ignored_instructions_give_a_warning(tmp_path: Path) -> None:
     made = read(tmp_path, "FROM a\nUSER me\nEXPOSE 80\nLABEL x=y\nVOLUME /data\nHEALTHCHECK --interval=5s CMD x\n")
     assert made.notes == (
         "Dockerfile:2: USER is read and not followed",
@@ -107,7 +107,7 @@ def test_what_is_read_and_not_followed_is_noted(tmp_path: Path) -> None:
 # RUN lines
 
 
-def test_the_user_guides_lines_come_to_one_call_of_pip(tmp_path: Path) -> None:
+def test_user_guide_lines_become_one_pip_call(tmp_path: Path) -> None:
     found = pip(
         tmp_path,
         "RUN apt update && apt install -y python3 python3-dev python3-pip",
@@ -128,15 +128,15 @@ def test_the_user_guides_lines_come_to_one_call_of_pip(tmp_path: Path) -> None:
         ("pip install a && rm -rf /root/.cache/pip && pip cache purge", [("a",)]),
     ],
 )
-def test_what_pip_is_asked_for(tmp_path: Path, line: str, arguments: list[tuple[str, ...]]) -> None:
+def test_pip_arguments(tmp_path: Path, line: str, arguments: list[tuple[str, ...]]) -> None:
     assert pip(tmp_path, "ARG V=2", f"RUN {line}") == [("install", *words) for words in arguments]
 
 
-def test_a_list_form_of_run_is_understood(tmp_path: Path) -> None:
+def test_run_exec_form(tmp_path: Path) -> None:
     assert pip(tmp_path, 'RUN ["pip", "install", "a"]') == [("install", "a")]
 
 
-def test_a_setting_of_pip_goes_into_the_environment_and_not_into_the_users_home(tmp_path: Path) -> None:
+def test_pip_config_is_written_to_the_venv(tmp_path: Path) -> None:
     assert pip(tmp_path, "RUN pip config set global.index-url https://mirror.example/simple") == [
         ("config", "--site", "set", "global.index-url", "https://mirror.example/simple")
     ]
@@ -157,7 +157,7 @@ def test_a_setting_of_pip_goes_into_the_environment_and_not_into_the_users_home(
         ("X=1 pip install a", "set X=1 with ENV instead"),
     ],
 )
-def test_any_other_run_line_is_refused_by_its_name(tmp_path: Path, line: str, why: str) -> None:
+def test_other_run_commands_are_refused_by_name(tmp_path: Path, line: str, why: str) -> None:
     with pytest.raises(CannotObey) as refused:
         pip(tmp_path, f"RUN {line}")
     assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:2: RUN {line} cannot be obeyed: ")

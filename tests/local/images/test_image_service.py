@@ -71,18 +71,18 @@ def an_image_that_gets_stuck(machine: Machine, folder: Path) -> Path:
         (f"a/demo:v1@sha256:{'0' * 64}", "demo", "a/demo"),
     ],
 )
-def test_the_last_part_of_a_name_is_without_registry_tag_and_digest(name: str, last: str, untagged: str) -> None:
+def test_short_name_drops_registry_tag_and_digest(name: str, last: str, untagged: str) -> None:
     assert (last_part(name), without_tag(name)) == (last, untagged)
 
 
 @pytest.mark.parametrize("name", ["", "Demo", "a b", "demo:", "/demo", "demo@sha256:1"])
-async def test_what_is_no_name_is_refused_in_kubelets_words(machine: Machine, name: str) -> None:
+async def test_invalid_name_has_the_kubelets_message(machine: Machine, name: str) -> None:
     refused = await machine.refusal(name)
     assert refused.reason == "InvalidImageName"
     assert str(refused).startswith(f'couldn\'t parse image name "{name}"')
 
 
-async def test_an_image_nobody_knows_names_those_known_and_both_ways_out(machine: Machine) -> None:
+async def test_unknown_image_lists_known_images_and_fixes(machine: Machine) -> None:
     a_folder(machine.folders / "demo", HERE)
     register_image(machine.registered, "mine", machine.folders / "demo")
     refused = await machine.refusal("registry.example/other:v1")
@@ -91,7 +91,7 @@ async def test_an_image_nobody_knows_names_those_known_and_both_ways_out(machine
         assert part in str(refused)
 
 
-async def test_pip_lines_become_an_environment_and_files_become_mounts(machine: Machine) -> None:
+async def test_pip_lines_become_a_venv_and_files_become_mounts(machine: Machine) -> None:
     lines = f"COPY wheels /wheels\nRUN pip install {PYTHON_ONLY} /wheels/*.whl\n".replace(
         "*.whl", "tiny-1.0-py3-none-any.whl"
     )
@@ -118,7 +118,7 @@ async def test_pip_lines_become_an_environment_and_files_become_mounts(machine: 
     assert installed.output == "hello\n"
 
 
-async def test_the_second_time_nothing_is_made_and_pip_is_not_asked(machine: Machine) -> None:
+async def test_second_pull_uses_the_cache(machine: Machine) -> None:
     folder = a_folder(
         machine.folders / "demo", f"{HERE}COPY w /w\nRUN pip install {PYTHON_ONLY} /w/tiny-1.0-py3-none-any.whl\n"
     )
@@ -131,7 +131,7 @@ async def test_the_second_time_nothing_is_made_and_pip_is_not_asked(machine: Mac
     assert machine.told == []
 
 
-async def test_requirements_files_count_by_their_content_and_programs_do_not(machine: Machine) -> None:
+async def test_cache_key_depends_on_requirements_content(machine: Machine) -> None:
     text = f"{HERE}WORKDIR /app\nCOPY . .\nRUN pip install {PYTHON_ONLY} -r requirements.txt\n"
     folder = a_folder(machine.folders / "demo", text, requirements__txt="-r more.txt\n", more__txt="", train__py="1")
     first = await machine.find("demo")
@@ -147,12 +147,12 @@ async def test_requirements_files_count_by_their_content_and_programs_do_not(mac
     assert third.programs != first.programs
 
 
-async def test_a_requirements_file_that_was_not_copied_is_named(machine: Machine) -> None:
+async def test_uncopied_requirements_file_is_named(machine: Machine) -> None:
     a_folder(machine.folders / "demo", f"{HERE}RUN pip install -r requirements.txt\n", requirements__txt="")
     assert "requirements.txt is not among what was copied before" in str(await machine.refusal("demo"))
 
 
-async def test_an_image_built_on_a_known_one_has_both_sets_of_packages(machine: Machine) -> None:
+async def test_derived_image_has_its_bases_packages(machine: Machine) -> None:
     for name, base in (("below", HERE), ("above", "FROM registry.example/x/below:2.0\n")):
         file = f"tiny_{name}-1.0-py3-none-any.whl"
         folder = a_folder(machine.folders / name, f"{base}COPY {file} /\nRUN pip install {PYTHON_ONLY} /{file}\n")
@@ -161,13 +161,13 @@ async def test_an_image_built_on_a_known_one_has_both_sets_of_packages(machine: 
     assert python(image, "import tiny_above, tiny_below; print(tiny_above.WORD, tiny_below.WORD)") == "above below"
 
 
-async def test_images_built_on_each_other_are_refused(machine: Machine) -> None:
+async def test_image_cycle_is_refused(machine: Machine) -> None:
     a_folder(machine.folders / "one", "FROM two\n")
     a_folder(machine.folders / "two", "FROM one\n")
     assert "is built on itself" in str(await machine.refusal("one"))
 
 
-async def test_build_arguments_make_another_environment(machine: Machine) -> None:
+async def test_build_arguments_change_the_venv(machine: Machine) -> None:
     text = f"{HERE}ARG V=1.0\nCOPY w /w\nRUN pip install {PYTHON_ONLY} -f /w tiny==$V\n"
     folder = a_folder(machine.folders / "demo", text)
     for version in ("1.0", "2.0"):
@@ -179,7 +179,7 @@ async def test_build_arguments_make_another_environment(machine: Machine) -> Non
     assert len(machine.environments()) == 2
 
 
-async def test_a_registered_name_wins_over_a_folder_and_the_full_name_over_its_last_part(machine: Machine) -> None:
+async def test_registration_precedence(machine: Machine) -> None:
     for word in ("folder", "last", "full"):
         a_folder(machine.folders.parent / word / "demo", f"{HERE}ENV WORD={word}\n")
     machine.folders = machine.folders.parent / "folder"
@@ -191,7 +191,7 @@ async def test_a_registered_name_wins_over_a_folder_and_the_full_name_over_its_l
     assert (await machine.find("b/demo")).environment["WORD"] == "last"
 
 
-async def test_a_file_of_registrations_that_is_none_is_named(machine: Machine) -> None:
+async def test_invalid_registrations_file_is_named(machine: Machine) -> None:
     for text in ("{", "[]", '{"a": 1}'):
         machine.registered.write_text(text)
         assert f"{machine.registered} cannot be read" in str(await machine.refusal("demo"))
@@ -199,7 +199,7 @@ async def test_a_file_of_registrations_that_is_none_is_named(machine: Machine) -
     assert json.loads(machine.registered.read_text())["demo"]["folder"] == str(machine.folders / "demo")
 
 
-async def test_a_run_line_that_cannot_be_obeyed_names_the_line_and_both_ways_out(machine: Machine) -> None:
+async def test_unsupported_run_line_names_the_line_and_fixes(machine: Machine) -> None:
     a_folder(machine.folders / "demo", f"{HERE}\nRUN make install\n")
     sentence = str(await machine.refusal("demo"))
     for part in (
@@ -210,7 +210,7 @@ async def test_a_run_line_that_cannot_be_obeyed_names_the_line_and_both_ways_out
         assert part in sentence
 
 
-async def test_the_machines_own_python_skips_run_lines_and_keeps_files_and_command(machine: Machine) -> None:
+async def test_host_python_skips_run_lines(machine: Machine) -> None:
     a_folder(machine.folders / "demo", f"{HERE}RUN make install\nADD app /app\nCMD x\n", **{"app/train__py": ""})
     mine = Path(sys.executable)
     image = await machine.find("demo", host_python=mine)
@@ -222,14 +222,14 @@ async def test_the_machines_own_python_skips_run_lines_and_keeps_files_and_comma
 
 
 @pytest.mark.parametrize("name", ["python", "python3"])
-async def test_the_machines_own_python_is_found_by_both_of_its_names(machine: Machine, name: str) -> None:
+async def test_host_python_has_both_names(machine: Machine, name: str) -> None:
     image = await machine.find("unknown:v1", host_python=Path(sys.executable))
     command = [str(image.programs[0] / name), "-c", "import sys; print(sys.prefix, *sys.argv[1:])", "a b"]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     assert done.stdout == f"{sys.prefix} a b\n"
 
 
-async def test_a_pip_that_fails_is_told_in_its_last_words_with_a_hint(machine: Machine) -> None:
+async def test_pip_failure_shows_its_last_lines_and_a_hint(machine: Machine) -> None:
     a_folder(machine.folders / "demo", f"{HERE}RUN pip install --no-index paddlepaddle==2.6.2\n")
     hints = {"paddlepaddle==2.6.2": "2.6.2 has wheels for Python 3.11 and 3.12 only"}
     sentence = str(await machine.refusal("demo", hints=hints))
@@ -239,14 +239,14 @@ async def test_a_pip_that_fails_is_told_in_its_last_words_with_a_hint(machine: M
     assert "--image demo=DIR" in sentence
 
 
-async def test_a_python_that_the_machine_lacks_is_replaced_by_ours_with_a_note(machine: Machine) -> None:
+async def test_missing_python_version_falls_back_with_a_note(machine: Machine) -> None:
     a_folder(machine.folders / "demo", "FROM python:3.99-slim\n")
     image = await machine.find("demo")
     assert python(image, "import sys; print(sys.version_info[1])") == str(sys.version_info[1])
     assert "asks for Python 3.99, which this machine lacks" in machine.told[0]
 
 
-async def test_two_who_ask_at_once_get_one_environment_made_once(machine: Machine) -> None:
+async def test_concurrent_pulls_build_one_venv(machine: Machine) -> None:
     folder = a_folder(machine.folders / "demo", f"{HERE}COPY w /w\nRUN pip install {PYTHON_ONLY} -f /w tiny\n")
     a_wheel(folder / "w", "tiny")
     others = [machine.find("demo") for _ in range(3)]
@@ -256,9 +256,7 @@ async def test_two_who_ask_at_once_get_one_environment_made_once(machine: Machin
     assert "waiting for the environment, which is being made already" in machine.told
 
 
-async def test_a_killed_build_leaves_no_process_and_nothing_that_is_taken_for_whole(
-    machine: Machine, tmp_path: Path
-) -> None:
+async def test_killed_build_is_not_used(machine: Machine, tmp_path: Path) -> None:
     mark = an_image_that_gets_stuck(machine, tmp_path)
     build = f"""
 import asyncio
@@ -278,7 +276,7 @@ asyncio.run(images.find("demo", print))
     assert "pip failed" in str(await machine.refusal("demo"))  # it was begun anew
 
 
-async def test_a_build_that_is_called_off_leaves_no_process(machine: Machine, tmp_path: Path) -> None:
+async def test_cancelled_build_leaves_no_process(machine: Machine, tmp_path: Path) -> None:
     mark = an_image_that_gets_stuck(machine, tmp_path)
     making = asyncio.create_task(machine.find("demo"))
     await until(lambda: mark.exists() and mark.read_text() != "")

@@ -29,7 +29,7 @@ def layers(tmp_path: Path) -> Path:
     return tmp_path / "layers"
 
 
-def test_a_folder_is_copied_by_what_is_in_it_and_a_file_by_its_name(folder: Path, layers: Path) -> None:
+def test_copy_of_directories_and_files(folder: Path, layers: Path) -> None:
     found = made(
         folder, layers, "WORKDIR /w", "COPY app /app", "COPY notes.md .", "COPY notes.md /one.md", "COPY app/* /all/"
     )
@@ -43,7 +43,7 @@ def test_a_folder_is_copied_by_what_is_in_it_and_a_file_by_its_name(folder: Path
     }
 
 
-def test_modes_and_links_are_kept_and_chmod_is_obeyed(folder: Path, layers: Path) -> None:
+def test_copy_preserves_modes_and_links(folder: Path, layers: Path) -> None:
     (folder / "app/run").write_text("")
     (folder / "app/run").chmod(0o750)
     (folder / "app/link").symlink_to("train.py")
@@ -53,7 +53,7 @@ def test_modes_and_links_are_kept_and_chmod_is_obeyed(folder: Path, layers: Path
     assert (found / "notes.md").stat().st_mode & 0o777 == 0o700
 
 
-def test_add_unpacks_an_archive_and_copy_does_not(folder: Path, layers: Path) -> None:
+def test_only_add_unpacks_archives(folder: Path, layers: Path) -> None:
     with tarfile.open(folder / "data.tar.gz", "w:gz") as archive:
         archive.add(folder / "notes.md", "inner/notes.md")
     found = made(folder, layers, "ADD data.tar.gz /data", "COPY data.tar.gz /raw/")
@@ -61,13 +61,13 @@ def test_add_unpacks_an_archive_and_copy_does_not(folder: Path, layers: Path) ->
     assert (found / "raw/data.tar.gz").is_file()
 
 
-def test_dockerignore_leaves_out_what_it_names_and_keeps_its_exceptions(folder: Path, layers: Path) -> None:
+def test_dockerignore_patterns_and_exceptions(folder: Path, layers: Path) -> None:
     (folder / ".dockerignore").write_text("# why\n**/*.md\napp/deep/*\n!app/deep/kept\nDockerfile\n.dockerignore\n")
     (folder / "app/deep/kept").write_text("2")
     assert files_of(made(folder, layers, "COPY . /app")) == {"app/app/deep/kept": "2", "app/app/train.py": "train"}
 
 
-def test_the_same_files_are_the_same_layer_and_changed_ones_another(folder: Path, layers: Path) -> None:
+def test_layer_digest_follows_the_files(folder: Path, layers: Path) -> None:
     first = made(folder, layers, "COPY app /app")
     assert made(folder, layers, "COPY app /app") == first
     (folder / "app/train.py").write_text("other")
@@ -78,14 +78,14 @@ def test_the_same_files_are_the_same_layer_and_changed_ones_another(folder: Path
 
 
 @pytest.mark.parametrize("source", ["missing", "*.none", "../demo-2"])
-def test_a_source_that_is_not_in_the_folder_is_refused_with_its_line(folder: Path, layers: Path, source: str) -> None:
+def test_missing_copy_source_names_its_line(folder: Path, layers: Path, source: str) -> None:
     with pytest.raises(CannotObey, match=r"Dockerfile:2: COPY .* cannot be obeyed: ") as refused:
         made(folder, layers, f"COPY {source} /x")
     assert source in str(refused.value)
     assert not layers.exists()
 
 
-def test_a_layer_owns_its_folders_and_shares_those_of_the_machine(folder: Path, layers: Path) -> None:
+def test_layer_mounts_only_its_own_directories(folder: Path, layers: Path) -> None:
     lines = ["WORKDIR /work/here", "COPY app /opt/app", "COPY notes.md /usr/bin/notes", "COPY notes.md /etc/new/"]
     found = made(folder, layers, *lines)
     assert {mount.target: str(mount.source.relative_to(found)) for mount in mounts(found)} == {

@@ -17,7 +17,7 @@ from paddle_operator.local.cri import Image, ImageError, Progress, Sandbox
 from paddle_operator.local.kubelet.ip_allocator import Block
 from paddle_operator.local.kubelet.machine import Machine
 from paddle_operator.local.node import Node
-from paddle_operator.local.sandbox.sandbox import machine_sandbox
+from paddle_operator.local.sandbox.sandbox import detect_sandbox
 from testbed.followed import Followed, followed
 
 PATIENCE_SECONDS = 100.0  # each takes a moment, but a machine may stall
@@ -204,7 +204,7 @@ async def opened_bed(
             client,
             folder,
             images=images,
-            sandbox=sandbox or await machine_sandbox(),
+            sandbox=sandbox or await detect_sandbox(),
             block=block,
             logs=LogFiles(folder, clock),
             machine=machine or Machine(cpu=8, memory_bytes=16 * 1024**3),

@@ -1,16 +1,16 @@
-"""The root of a container, decided on small machines made of a few folders."""
+"""The root filesystem of a container, planned on small host trees."""
 
 from pathlib import Path
 
 import pytest
 
 from paddle_operator.local.cri import Command, Mount, StartError
-from paddle_operator.local.sandbox.rootfs import Step, steps
+from paddle_operator.local.sandbox.rootfs import Step, rootfs_steps
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    root = tmp_path / "machine"
+def host(tmp_path: Path) -> Path:
+    root = tmp_path / "host"
     for folder in ("etc", "usr/bin", "usr/lib/python", "tmp", "var/tmp", "dev/shm", "proc", "root", "opt/tools", "run"):
         (root / folder).mkdir(parents=True)
     (root / "etc/hosts").touch()
@@ -26,144 +26,142 @@ def volume(tmp_path: Path) -> Path:
     return tmp_path / "volume"
 
 
-def layout(machine: Path, *mounts: Mount, directory: str = "/", hosts: str = "") -> list[Step]:
-    return steps(Command(("true",), {}, directory, mounts=mounts, hosts=hosts), machine=str(machine))
+def layout(host: Path, *mounts: Mount, directory: str = "/", hosts: str = "") -> list[Step]:
+    return rootfs_steps(Command(("true",), {}, directory, mounts=mounts, hosts=hosts), host_root=str(host))
 
 
-def targets(made: list[Step], kind: str) -> list[str]:
-    return [step[1] for step in made if step[0] == kind]
+def targets(steps: list[Step], kind: str) -> list[str]:
+    return [step[1] for step in steps if step[0] == kind]
 
 
-def test_the_machine_is_shown_entry_by_entry_and_its_links_stay_links(machine: Path) -> None:
-    made = layout(machine)
-    assert ("show", "/usr", f"{machine}/usr") in made
-    assert ("link", "/bin", "usr/bin") in made
+def test_host_entries_are_bound_one_by_one(host: Path) -> None:
+    steps = layout(host)
+    assert ("bind-optional", "/usr", f"{host}/usr") in steps
+    assert ("link", "/bin", "usr/bin") in steps
 
 
-def test_a_container_has_its_own_proc_tmp_and_shared_memory(machine: Path) -> None:
-    made = layout(machine)
-    assert ("proc", "/proc") in made
-    assert targets(made, "tmpfs") == ["/dev/shm", "/tmp", "/var/tmp"]
-    assert "/tmp" not in targets(made, "show")
-    assert "/proc" not in targets(made, "show")
+def test_proc_tmp_and_shm_are_private(host: Path) -> None:
+    steps = layout(host)
+    assert ("proc", "/proc") in steps
+    assert targets(steps, "tmpfs") == ["/dev/shm", "/tmp", "/var/tmp"]
+    assert "/tmp" not in targets(steps, "bind-optional")
+    assert "/proc" not in targets(steps, "bind-optional")
 
 
-def test_a_mount_point_that_the_machine_has_is_covered(machine: Path, volume: Path) -> None:
-    made = layout(machine, Mount(volume, "/opt/tools"))
-    assert ("show", "/opt", f"{machine}/opt") in made
-    assert made[-1] == ("bind", "/opt/tools", str(volume)) or ("bind", "/opt/tools", str(volume)) in made
-    assert "/opt/tools" not in targets(made, "folder")
+def test_existing_mount_point_is_covered(host: Path, volume: Path) -> None:
+    steps = layout(host, Mount(volume, "/opt/tools"))
+    assert ("bind-optional", "/opt", f"{host}/opt") in steps
+    assert steps[-1] == ("bind", "/opt/tools", str(volume)) or ("bind", "/opt/tools", str(volume)) in steps
+    assert "/opt/tools" not in targets(steps, "directory")
 
 
-def test_a_mount_point_that_the_machine_lacks_takes_apart_only_the_folders_above_it(
-    machine: Path, volume: Path
-) -> None:
-    made = layout(machine, Mount(volume, "/usr/lib/paddle/data"))
-    assert {"/usr/bin", "/usr/lib/python", "/usr/lib/one"} <= set(targets(made, "show"))
-    assert "/usr" not in targets(made, "show")
-    assert "/usr/lib" not in targets(made, "show")
-    assert "/etc" in targets(made, "show")
-    assert made.index(("folder", "/usr/lib/paddle/data")) < made.index(("bind", "/usr/lib/paddle/data", str(volume)))
-    assert not (machine / "usr/lib/paddle").exists()
+def test_missing_mount_point_rebuilds_only_its_parents(host: Path, volume: Path) -> None:
+    steps = layout(host, Mount(volume, "/usr/lib/paddle/data"))
+    assert {"/usr/bin", "/usr/lib/python", "/usr/lib/one"} <= set(targets(steps, "bind-optional"))
+    assert "/usr" not in targets(steps, "bind-optional")
+    assert "/usr/lib" not in targets(steps, "bind-optional")
+    assert "/etc" in targets(steps, "bind-optional")
+    assert steps.index(("directory", "/usr/lib/paddle/data")) < steps.index(
+        ("bind", "/usr/lib/paddle/data", str(volume))
+    )
+    assert not (host / "usr/lib/paddle").exists()
 
 
-def test_a_mount_on_an_existing_entry_survives_its_folder_being_taken_apart(machine: Path, volume: Path) -> None:
-    made = layout(machine, Mount(volume, "/opt/tools"), Mount(volume, "/opt/zoo"))
-    assert "/opt/tools" not in targets(made, "show")
-    assert made.index(("folder", "/opt/tools")) < made.index(("bind", "/opt/tools", str(volume)))
-    assert made.index(("folder", "/opt/zoo")) < made.index(("bind", "/opt/zoo", str(volume)))
+def test_mount_in_a_rebuilt_directory(host: Path, volume: Path) -> None:
+    steps = layout(host, Mount(volume, "/opt/tools"), Mount(volume, "/opt/zoo"))
+    assert "/opt/tools" not in targets(steps, "bind-optional")
+    assert steps.index(("directory", "/opt/tools")) < steps.index(("bind", "/opt/tools", str(volume)))
+    assert steps.index(("directory", "/opt/zoo")) < steps.index(("bind", "/opt/zoo", str(volume)))
 
 
-def test_a_nested_mount_comes_after_the_one_around_it_whatever_order_they_are_asked_in(
-    machine: Path, volume: Path
-) -> None:
+def test_nested_mount_follows_its_parent(host: Path, volume: Path) -> None:
     (volume / "inner").mkdir()
-    made = layout(machine, Mount(volume, "/data/inner"), Mount(volume, "/data"), Mount(volume, "/data-2"))
-    assert targets(made, "bind") == ["/data", "/data/inner", "/data-2"]
+    steps = layout(host, Mount(volume, "/data/inner"), Mount(volume, "/data"), Mount(volume, "/data-2"))
+    assert targets(steps, "bind") == ["/data", "/data/inner", "/data-2"]
 
 
-def test_in_a_writable_volume_a_mount_point_is_made_in_the_volume_as_engines_do(machine: Path, volume: Path) -> None:
-    made = layout(machine, Mount(volume, "/data"), Mount(volume, "/data/deep/inner"))
-    assert ("folder", "/data/deep/inner") in made
-    assert "/data" not in targets(made, "tmpfs")
+def test_mount_point_is_created_in_a_writable_volume(host: Path, volume: Path) -> None:
+    steps = layout(host, Mount(volume, "/data"), Mount(volume, "/data/deep/inner"))
+    assert ("directory", "/data/deep/inner") in steps
+    assert "/data" not in targets(steps, "tmpfs")
 
 
-def test_a_read_only_volume_is_taken_apart_and_its_entries_stay_read_only(machine: Path, volume: Path) -> None:
+def test_rebuilt_read_only_volume_stays_read_only(host: Path, volume: Path) -> None:
     (volume / "kept").touch()
-    made = layout(machine, Mount(volume, "/data", read_only=True), Mount(volume, "/data/inner"))
-    assert ("tmpfs", "/data", "mode=0755") in made
-    assert ("bind read-only", "/data/kept", str(volume / "kept")) in made
-    assert ("bind", "/data/inner", str(volume)) in made
+    steps = layout(host, Mount(volume, "/data", read_only=True), Mount(volume, "/data/inner"))
+    assert ("tmpfs", "/data", "mode=0755") in steps
+    assert ("bind-read-only", "/data/kept", str(volume / "kept")) in steps
+    assert ("bind", "/data/inner", str(volume)) in steps
 
 
-def test_links_above_a_mount_point_are_followed_as_the_container_sees_them(machine: Path, volume: Path) -> None:
-    made = layout(machine, Mount(volume, "/var/run/paddle"), Mount(volume, "/bin/paddle"))
-    assert targets(made, "bind") == ["/run/paddle", "/usr/bin/paddle"]
+def test_symlinked_mount_point_is_resolved(host: Path, volume: Path) -> None:
+    steps = layout(host, Mount(volume, "/var/run/paddle"), Mount(volume, "/bin/paddle"))
+    assert targets(steps, "bind") == ["/run/paddle", "/usr/bin/paddle"]
 
 
-def test_a_link_in_a_volume_leads_within_the_container_and_not_on_the_machine(machine: Path, volume: Path) -> None:
+def test_symlink_in_a_volume_stays_in_the_container(host: Path, volume: Path) -> None:
     (volume / "link").symlink_to("/etc")
-    made = layout(machine, Mount(volume, "/data"), Mount(volume, "/data/link/paddle"))
-    assert "/etc/paddle" in targets(made, "bind")
+    steps = layout(host, Mount(volume, "/data"), Mount(volume, "/data/link/paddle"))
+    assert "/etc/paddle" in targets(steps, "bind")
 
 
-def test_etc_hosts_that_is_a_link_to_nowhere_gets_its_text_where_the_link_leads(machine: Path) -> None:
-    (machine / "etc/hosts").unlink()
-    (machine / "etc/hosts").symlink_to("../run/hosts")
-    made = layout(machine, hosts="127.0.0.1 localhost\n")
-    assert ("file", "/run/hosts") in made
-    assert ("text", "/run/hosts", "127.0.0.1 localhost\n") in made
-    assert "/etc" in targets(made, "show")
+def test_dangling_hosts_symlink_is_followed(host: Path) -> None:
+    (host / "etc/hosts").unlink()
+    (host / "etc/hosts").symlink_to("../run/hosts")
+    steps = layout(host, hosts="127.0.0.1 localhost\n")
+    assert ("file", "/run/hosts") in steps
+    assert ("text", "/run/hosts", "127.0.0.1 localhost\n") in steps
+    assert "/etc" in targets(steps, "bind-optional")
 
 
-def test_a_volume_at_etc_hosts_wins_over_the_text(machine: Path, volume: Path) -> None:
+def test_volume_at_etc_hosts_replaces_the_text(host: Path, volume: Path) -> None:
     (volume / "hosts").touch()
-    made = layout(machine, Mount(volume / "hosts", "/etc/hosts"), hosts="127.0.0.1 localhost\n")
-    assert ("bind", "/etc/hosts", str(volume / "hosts")) in made
-    assert not targets(made, "text")
+    steps = layout(host, Mount(volume / "hosts", "/etc/hosts"), hosts="127.0.0.1 localhost\n")
+    assert ("bind", "/etc/hosts", str(volume / "hosts")) in steps
+    assert not targets(steps, "text")
 
 
-def test_a_file_can_be_mounted_where_nothing_is(machine: Path, volume: Path) -> None:
+def test_file_mount_creates_its_mount_point(host: Path, volume: Path) -> None:
     (volume / "key").touch()
-    made = layout(machine, Mount(volume / "key", "/etc/paddle/key", read_only=True))
-    assert made.index(("file", "/etc/paddle/key")) < made.index(
-        ("bind read-only", "/etc/paddle/key", str(volume / "key"))
+    steps = layout(host, Mount(volume / "key", "/etc/paddle/key", read_only=True))
+    assert steps.index(("file", "/etc/paddle/key")) < steps.index(
+        ("bind-read-only", "/etc/paddle/key", str(volume / "key"))
     )
 
 
-def test_a_working_directory_that_is_missing_is_made_and_one_that_is_there_keeps_what_it_has(machine: Path) -> None:
-    assert ("folder", "/new/deep") in layout(machine, directory="/new/deep")
-    assert layout(machine, directory="/opt/tools") == layout(machine)
-    assert layout(machine, directory="/opt") == layout(machine)
+def test_only_a_missing_working_directory_is_created(host: Path) -> None:
+    assert ("directory", "/new/deep") in layout(host, directory="/new/deep")
+    assert layout(host, directory="/opt/tools") == layout(host)
+    assert layout(host, directory="/opt") == layout(host)
 
 
-def test_what_every_container_needs_stays_in_sight_below_tmp(machine: Path, tmp_path: Path) -> None:
+def test_read_only_path_below_tmp_is_bound(host: Path, tmp_path: Path) -> None:
     environment = tmp_path / "cache"
     environment.mkdir()
-    made = steps(Command(("true",), {}), [environment], str(machine))
-    assert ("bind read-only", str(environment), str(environment)) in made
+    steps = rootfs_steps(Command(("true",), {}), [environment], str(host))
+    assert ("bind-read-only", str(environment), str(environment)) in steps
 
 
 @pytest.mark.parametrize(
-    ("target", "sentence"),
+    ("target", "message"),
     [
         ("data", "not absolute"),
         ("/", "cannot be mounted at /"),
-        ("/usr/lib/one", "has to be a folder, but a file stands there"),
-        ("/usr/lib/one/below", "has to be a folder, but a file stands there"),
+        ("/usr/lib/one", "must be a directory, but is a file"),
+        ("/usr/lib/one/below", "must be a directory, but is a file"),
     ],
 )
-def test_a_mount_that_cannot_be_is_refused(machine: Path, volume: Path, target: str, sentence: str) -> None:
-    with pytest.raises(StartError, match=sentence):
-        layout(machine, Mount(volume, target))
+def test_invalid_mount_is_refused(host: Path, volume: Path, target: str, message: str) -> None:
+    with pytest.raises(StartError, match=message):
+        layout(host, Mount(volume, target))
 
 
-def test_a_source_that_is_gone_is_refused_with_its_mount_path(machine: Path, tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="to be mounted at /data, cannot be used: No such file"):
-        layout(machine, Mount(tmp_path / "gone", "/data"))
+def test_missing_mount_source_is_refused(host: Path, tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="at /data: No such file"):
+        layout(host, Mount(tmp_path / "gone", "/data"))
 
 
-def test_links_in_a_circle_are_refused(machine: Path, volume: Path) -> None:
-    (machine / "ring").symlink_to("/ring")
+def test_symlink_loop_is_refused(host: Path, volume: Path) -> None:
+    (host / "ring").symlink_to("/ring")
     with pytest.raises(StartError, match="too many symbolic links"):
-        layout(machine, Mount(volume, "/ring/data"))
+        layout(host, Mount(volume, "/ring/data"))

@@ -11,12 +11,12 @@ RUN = """
 import asyncio, json, os, shutil, tempfile
 from pathlib import Path
 from paddle_operator.local.cri import Command, Mount
-from paddle_operator.local.sandbox.sandbox import DEFAULT_PATH, machine_sandbox
+from paddle_operator.local.sandbox.sandbox import DEFAULT_PATH, detect_sandbox
 
 async def main():
     folder = Path.cwd()
     (folder / "shown").mkdir()
-    sandbox = await machine_sandbox([folder / "shown"])
+    sandbox = await detect_sandbox([folder / "shown"])
     (folder / "volume").mkdir()
     (folder / "volume/key").write_text("secret")
     mounts = (
@@ -40,17 +40,17 @@ asyncio.run(main())
 """
 
 
-def played(script: str, folder: Path, user: int = 0) -> Any:
+def run_unprivileged(script: str, folder: Path, user: int = 0) -> Any:
     return as_somebody(RUN.replace("SCRIPT", repr(script)).replace("USER", str(user)), folder)
 
 
 @pytest.mark.parametrize("user", [0, 1000])
-def test_an_ordinary_user_gets_volumes_names_and_a_user_of_choice(user: int) -> None:
+def test_unprivileged_container_has_mounts_names_and_uid(user: int) -> None:
     script = (
         "id -u; hostname; pwd; getent hosts mnist-ps-0; cat /etc/paddle/key; touch /nas/data/made /tmp/x /dev/shm/x"
     )
     with folder_of_somebody() as folder:
-        name, code, text, caller, owner = played(script, folder, user)
+        name, code, text, caller, owner = run_unprivileged(script, folder, user)
     assert (name, code) == ("NamespaceSandbox", 0)
     uid, host_name, directory, address, _, key = text.split()
     assert (uid, host_name, directory, address, key) == (
@@ -59,21 +59,23 @@ def test_an_ordinary_user_gets_volumes_names_and_a_user_of_choice(user: int) -> 
     assert owner == caller != 0
 
 
-def test_an_ordinary_users_container_has_a_home_where_roots_is_closed() -> None:
+def test_unprivileged_container_has_a_writable_home() -> None:
     with folder_of_somebody() as folder:
-        _, code, text, *_ = played("touch /nas/data/made; mkdir -p $HOME/.cache/paddle && echo made", folder)
+        _, code, text, *_ = run_unprivileged("touch /nas/data/made; mkdir -p $HOME/.cache/paddle && echo made", folder)
     assert (code, text) == (0, "made\n")
 
 
-def test_an_ordinary_users_containers_may_write_where_they_are_shown_something_and_it_is_unchanged() -> None:
+def test_unprivileged_writes_leave_shared_paths_unchanged() -> None:
     with folder_of_somebody() as folder:
-        _, code, text, *_ = played(f"touch /nas/data/made; cd {folder}/shown && echo x > new && cat new", folder)
+        _, code, text, *_ = run_unprivileged(
+            f"touch /nas/data/made; cd {folder}/shown && echo x > new && cat new", folder
+        )
         assert (code, text) == (0, "x\n") or "Read-only file system" in text
         assert not list((folder / "shown").iterdir())
 
 
-def test_an_ordinary_users_read_only_mounts_refuse() -> None:
+def test_unprivileged_read_only_mounts_refuse_writes() -> None:
     with folder_of_somebody() as folder:
-        _, code, text, *_ = played("touch /nas/data/made; touch /etc/paddle/key; touch /locked/x", folder)
+        _, code, text, *_ = run_unprivileged("touch /nas/data/made; touch /etc/paddle/key; touch /locked/x", folder)
     assert code == 1
     assert text.count("Read-only file system") == 2

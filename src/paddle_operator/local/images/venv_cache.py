@@ -23,7 +23,7 @@ from paddle_operator.local.cri import Command, Progress
 from paddle_operator.local.images.image_config import CannotObey
 from paddle_operator.local.images.interpreters import Interpreter
 from paddle_operator.local.images.run_instructions import PipCommand
-from paddle_operator.local.sandbox.sandbox import started_plainly
+from paddle_operator.local.sandbox.sandbox import start_plain_process
 
 _MARK = ".whole"
 _LOOK_AGAIN_SECONDS = 0.1
@@ -134,7 +134,7 @@ class _Build:
         command = Command(tuple(arguments), inherited, str(self._environment.parent))
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as heard, os.fdopen(writing, "wb") as said:
-            process = await started_plainly(command, said.fileno())
+            process = await start_plain_process(command, said.fileno())
             said.close()
             telling = _Telling(self._progress)
             try:

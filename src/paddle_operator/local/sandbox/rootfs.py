@@ -1,8 +1,7 @@
-"""What is a container's root made of, where there is no image to unpack? The machine's own root, with other things in
-their places.
+"""Which mounts make up a container's root filesystem, where there is no image to unpack?
 
-A mount point that the machine lacks must not be made on the machine: the folder above it is taken apart, that is, made
-anew in memory with each of its entries bound into it. Decided here, done by inside.py.
+The root is the host's own root with entries replaced. A mount point that the host lacks must not be created on the
+host: its parent directory is rebuilt on a tmpfs, with each entry bind-mounted. This module decides, shim.py acts.
 """
 
 import os
@@ -13,140 +12,146 @@ from pathlib import Path
 from paddle_operator.local.cri import Command, Mount, StartError
 
 Step = tuple[str, ...]
-"""("folder" | "file" | "proc", target), ("link", target, to), ("text", target, text), ("tmpfs", target, options), or
-("show" | "bind" | "bind read-only", target, source), of which "show" may fail, or
-("layer", target, source, upper, work), where what is written goes to the folder `upper`."""
+"""One of:
 
-_LINKS = 40  # as many as the kernel follows
+("directory" | "file" | "proc", target)
+("link", target, link target)
+("text", target, content)
+("tmpfs", target, mount options)
+("bind" | "bind-read-only" | "bind-optional", target, source): only "bind-optional" may fail
+("overlay", target, source, upper, work): writes go to the directory `upper`
+"""
+
+MAX_SYMLINKS = 40  # as many as the kernel follows
 
 
 @dataclass(frozen=True)
-class Place:
-    """Something that stands at a path of the container whatever the machine has there."""
+class RootEntry:
+    """An entry of the container's root that covers whatever the host has at the same path."""
 
     target: str
-    kind: str  # bind, bind read-only, layer, tmpfs, proc, text or folder
-    source: str = ""  # the path of a bind or a layer, the options of a tmpfs, the text
-    folder: bool = True
-    more: tuple[str, ...] = ()  # the two folders of a layer
+    kind: str  # bind, bind-read-only, overlay, tmpfs, proc, text or directory
+    source: str = ""  # the path of a bind or an overlay, the options of a tmpfs, the text
+    directory: bool = True
+    overlay_directories: tuple[str, ...] = ()  # upper and work
 
     @property
-    def bound(self) -> bool:
-        return self.kind.startswith("bind") or self.kind == "layer"
+    def has_host_source(self) -> bool:
+        return self.kind.startswith("bind") or self.kind == "overlay"
 
 
 @dataclass
-class Layout:
-    machine: str = "/"
-    places: list[Place] = field(default_factory=list)
-    apart: dict[str, str] = field(default_factory=dict)  # folder of the container → the folder whose entries it shows
-    missing: set[str] = field(default_factory=set)  # mount points to be made
+class RootfsLayout:
+    host_root: str = "/"
+    entries: list[RootEntry] = field(default_factory=list)
+    rebuilt: dict[str, str] = field(default_factory=dict)  # container directory → host directory whose entries it shows
+    missing_mount_points: set[str] = field(default_factory=set)
 
-    def add(self, place: Place) -> None:
-        """Raises StartError where a file stands in the way."""
-        target = self.resolved(place.target)
+    def add(self, entry: RootEntry) -> None:
+        """Add an entry; a later entry replaces an earlier one. Raises StartError on a file/directory mismatch."""
+        target = self.resolve(entry.target)
         if target == "/":
-            raise StartError("a volume cannot be mounted at /: mount it in a folder")
-        place = replace(place, target=target)
-        self.places = [other for other in self.places if other.target != target]  # what is asked for later wins
-        if not self.has_room_for(place):
-            self.missing.add(target)
-        self.places.append(place)
+            raise StartError("a volume cannot be mounted at /: mount it at a directory below /")
+        entry = replace(entry, target=target)
+        self.entries = [other for other in self.entries if other.target != target]
+        if not self.find_mount_point(entry):
+            self.missing_mount_points.add(target)
+        self.entries.append(entry)
 
-    def make_folder(self, path: str) -> None:
-        """A folder that need only be there, such as where a program starts; what is in it is left as it is."""
-        folder = Place(self.resolved(path), "folder")
-        if folder.target == "/" or any(place.target == folder.target for place in self.places):
+    def ensure_directory(self, path: str) -> None:
+        """Make sure that a directory exists, such as the working directory; its content is not changed."""
+        directory = RootEntry(self.resolve(path), "directory")
+        if directory.target == "/" or any(entry.target == directory.target for entry in self.entries):
             return
-        if not self.has_room_for(folder):
-            self.missing.add(folder.target)
-            self.places.append(folder)
+        if not self.find_mount_point(directory):
+            self.missing_mount_points.add(directory.target)
+            self.entries.append(directory)
 
-    def has_room_for(self, place: Place) -> bool:
-        """Whether its mount point is there; where not, the folders above it are noted to be taken apart."""
-        above, source = self.above(place.target)
+    def find_mount_point(self, entry: RootEntry) -> bool:
+        """Return whether the entry's mount point exists; if not, mark its parent directories to be rebuilt."""
+        enclosing, source = self.enclosing(entry.target)
         if source is None:
             return False
-        path, here, seen = above.target if above else "", source, []
-        within = place.target[len(path) + 1 :].split("/")
-        for number, name in enumerate(within):
-            seen.append((path, here))
-            path, here = f"{path}/{name}", os.path.join(here, name)
-            last = number == len(within) - 1
-            if not os.path.lexists(here):
-                if above and above.kind == "bind" and os.access(seen[-1][1], os.W_OK):
-                    return False  # in a volume that is theirs the mount point is made, as container engines do
-                self.apart.update((folder or "/", shown) for folder, shown in seen)
+        path, host_path, parents = enclosing.target if enclosing else "", source, []
+        components = entry.target[len(path) + 1 :].split("/")
+        for number, name in enumerate(components):
+            parents.append((path, host_path))
+            path, host_path = f"{path}/{name}", os.path.join(host_path, name)
+            last = number == len(components) - 1
+            if not os.path.lexists(host_path):
+                if enclosing and enclosing.kind == "bind" and os.access(parents[-1][1], os.W_OK):
+                    return False  # in a writable volume the mount point is created, as container engines do
+                self.rebuilt.update((directory or "/", source) for directory, source in parents)
                 return False
-            if os.path.isdir(here) != (place.folder if last else True):
-                stands, wanted = ("folder", "file") if os.path.isdir(here) else ("file", "folder")
-                raise StartError(f"{path} has to be a {wanted}, but a {stands} stands there: mount it elsewhere")
+            if os.path.isdir(host_path) != (entry.directory if last else True):
+                existing, expected = ("directory", "file") if os.path.isdir(host_path) else ("file", "directory")
+                raise StartError(f"{path} must be a {expected}, but is a {existing}: choose another mount path")
         return True
 
-    def above(self, target: str) -> tuple[Place | None, str | None]:
-        """The place that the path lies in, and the folder of the machine behind it, None where there is none."""
-        around = [place for place in self.places if target.startswith(place.target + "/")]
-        if not around:
-            return None, self.machine
-        nearest = max(around, key=lambda place: len(place.target))
-        return nearest, nearest.source if nearest.bound else None
+    def enclosing(self, target: str) -> tuple[RootEntry | None, str | None]:
+        """The nearest entry above the path, and the host directory behind that entry (None for a tmpfs)."""
+        enclosing_entries = [entry for entry in self.entries if target.startswith(entry.target + "/")]
+        if not enclosing_entries:
+            return None, self.host_root
+        nearest = max(enclosing_entries, key=lambda entry: len(entry.target))
+        return nearest, nearest.source if nearest.has_host_source else None
 
-    def resolved(self, target: str) -> str:
-        """The path with its symbolic links followed as the container will see them."""
-        left, path, links = target.split("/"), "", 0
-        while left:
-            name = left.pop(0)
+    def resolve(self, target: str) -> str:
+        """Follow symbolic links as the container will see them. Raises StartError after MAX_SYMLINKS."""
+        pending, path, links = target.split("/"), "", 0
+        while pending:
+            name = pending.pop(0)
             if name in ("", "."):
                 continue
             if name == "..":
                 path = path.rpartition("/")[0]
                 continue
             candidate = f"{path}/{name}"
-            link = self.link_at(candidate)
+            link = self.read_link(candidate)
             if link is None:
                 path = candidate
                 continue
             links += 1
-            if links > _LINKS:
+            if links > MAX_SYMLINKS:
                 raise StartError(f"{target} leads through too many symbolic links")
             path = "" if link.startswith("/") else path
-            left = [*link.split("/"), *left]
+            pending = [*link.split("/"), *pending]
         return path or "/"
 
-    def link_at(self, path: str) -> str | None:
-        if any(place.target == path for place in self.places):
+    def read_link(self, path: str) -> str | None:
+        if any(entry.target == path for entry in self.entries):
             return None
-        above, source = self.above(path)
+        enclosing, source = self.enclosing(path)
         if source is None:
             return None
-        behind = os.path.join(source, path[len(above.target) + 1 if above else 1 :])
-        return os.readlink(behind) if os.path.islink(behind) else None
+        host_path = os.path.join(source, path[len(enclosing.target) + 1 if enclosing else 1 :])
+        return os.readlink(host_path) if os.path.islink(host_path) else None
 
     def steps(self) -> Iterator[Step]:
-        self.apart.setdefault("/", self.machine)
-        yield from self.entries_of("/")
-        for place in sorted(self.places, key=lambda place: place.target.split("/")):
-            parent = place.target.rpartition("/")[0] or "/"
-            if place.target in self.missing or parent in self.apart:
-                yield ("folder" if place.folder else "file", place.target)
-            if place.bound and place.target in self.apart:
-                yield ("tmpfs", place.target, "mode=0755")
-                yield from self.entries_of(place.target, place.kind)
-            elif place.kind == "proc":
-                yield ("proc", place.target)
-            elif place.kind != "folder":
-                yield (place.kind, place.target, place.source, *place.more)
+        self.rebuilt.setdefault("/", self.host_root)
+        yield from self.rebuild_steps("/")
+        for entry in sorted(self.entries, key=lambda entry: entry.target.split("/")):
+            parent = entry.target.rpartition("/")[0] or "/"
+            if entry.target in self.missing_mount_points or parent in self.rebuilt:
+                yield ("directory" if entry.directory else "file", entry.target)
+            if entry.has_host_source and entry.target in self.rebuilt:
+                yield ("tmpfs", entry.target, "mode=0755")
+                yield from self.rebuild_steps(entry.target, entry.kind)
+            elif entry.kind == "proc":
+                yield ("proc", entry.target)
+            elif entry.kind != "directory":
+                yield (entry.kind, entry.target, entry.source, *entry.overlay_directories)
 
-    def entries_of(self, folder: str, kind: str = "show") -> Iterator[Step]:
-        """Each entry of a folder that is taken apart, in a folder that is already the container's own."""
-        taken = {place.target for place in self.places}
+    def rebuild_steps(self, directory: str, kind: str = "bind-optional") -> Iterator[Step]:
+        """Recreate each entry of a rebuilt directory inside the container's own directory."""
+        occupied = {entry.target for entry in self.entries}
         try:
-            entries = sorted(os.scandir(self.apart[folder]), key=lambda entry: entry.name)
+            entries = sorted(os.scandir(self.rebuilt[directory]), key=lambda entry: entry.name)
         except OSError as error:
-            raise StartError(f"{folder} cannot be listed, but a mount point has to be made in it: {error}") from None
+            raise StartError(f"cannot list {directory} to create a mount point in it: {error}") from None
         for entry in entries:
-            path = f"{folder.rstrip('/')}/{entry.name}"
-            if path in taken:
+            path = f"{directory.rstrip('/')}/{entry.name}"
+            if path in occupied:
                 continue
             if entry.is_symlink():
                 yield ("link", path, os.readlink(entry.path))
@@ -154,67 +159,73 @@ class Layout:
                 yield ("file", path)
                 yield (kind, path, entry.path)
             else:
-                yield ("folder", path)
-                if path in self.apart:
-                    yield from self.entries_of(path, kind)
+                yield ("directory", path)
+                if path in self.rebuilt:
+                    yield from self.rebuild_steps(path, kind)
                 else:
                     yield (kind, path, entry.path)
 
 
-def steps(command: Command, shown: Sequence[Path] = (), machine: str = "/") -> list[Step]:
-    """How the root of a command's container is made. Raises StartError.
+def rootfs_steps(command: Command, read_only_paths: Sequence[Path] = (), host_root: str = "/") -> list[Step]:
+    """The steps that build the root of a container. Raises StartError.
 
-    `shown` are folders of the machine that every container needs and none may change: the cache of environments. What a
-    container writes there goes to its scratch folder.
+    `read_only_paths` are host directories that every container reads and none may change, such as the cache of virtual
+    environments. What a container writes there goes to its scratch directory.
     """
-    layout = Layout(machine)
-    asked = [*own_places(command, machine), *protected(shown, command.scratch), *map(place_of, command.mounts)]
-    # Twice: links of the machine decide the order, links within volumes are known only once these are in their places.
-    for place in sorted(asked, key=lambda place: layout.resolved(place.target).split("/")):
-        layout.add(place)
-    layout.make_folder(command.working_directory)
+    layout = RootfsLayout(host_root)
+    requested = [
+        *default_entries(command, host_root),
+        *protected_entries(read_only_paths, command.scratch),
+        *map(volume_entry, command.mounts),
+    ]
+    # Paths are resolved twice: the host's links decide the order; links within volumes are known once those are added.
+    for entry in sorted(requested, key=lambda entry: layout.resolve(entry.target).split("/")):
+        layout.add(entry)
+    layout.ensure_directory(command.working_directory)
     return list(layout.steps())
 
 
-def own_places(command: Command, machine: str) -> Iterator[Place]:
-    """What every container has for itself: /proc, /tmp, /dev/shm, its names, and a home that it can write to."""
-    yield Place("/proc", "proc")
-    yield Place("/dev/shm", "tmpfs", "mode=1777")  # noqa: S108 -- the container's
+def default_entries(command: Command, host_root: str) -> Iterator[RootEntry]:
+    """What each container has of its own: /proc, /tmp, /dev/shm, host name files and a writable home directory."""
+    yield RootEntry("/proc", "proc")
+    yield RootEntry("/dev/shm", "tmpfs", "mode=1777")  # noqa: S108 -- the container's
     for number, path in enumerate(("/tmp", "/var/tmp")):  # noqa: S108 -- the container's
         if command.scratch:
-            folder = command.scratch / f"tmp-{number}"
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o1777)
-            yield Place(path, "bind", str(folder.resolve()))
+            directory = command.scratch / f"tmp-{number}"
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(0o1777)
+            yield RootEntry(path, "bind", str(directory.resolve()))
         else:
-            yield Place(path, "tmpfs", "mode=1777")
-    if not os.access(os.path.join(machine, "root"), os.R_OK | os.W_OK | os.X_OK):
-        yield Place("/root", "tmpfs", "mode=0700")
+            yield RootEntry(path, "tmpfs", "mode=1777")
+    if not os.access(os.path.join(host_root, "root"), os.R_OK | os.W_OK | os.X_OK):
+        yield RootEntry("/root", "tmpfs", "mode=0700")
     if command.hosts:
-        yield Place("/etc/hosts", "text", command.hosts, folder=False)
-    if command.host_name and os.path.exists(os.path.join(machine, "etc/hostname")):
-        yield Place("/etc/hostname", "text", f"{command.host_name}\n", folder=False)
+        yield RootEntry("/etc/hosts", "text", command.hosts, directory=False)
+    if command.host_name and os.path.exists(os.path.join(host_root, "etc/hostname")):
+        yield RootEntry("/etc/hostname", "text", f"{command.host_name}\n", directory=False)
 
 
-def protected(shown: Sequence[Path], scratch: Path | None) -> Iterator[Place]:
-    for number, path in enumerate(shown):
+def protected_entries(read_only_paths: Sequence[Path], scratch: Path | None) -> Iterator[RootEntry]:
+    for number, path in enumerate(read_only_paths):
         if not path.exists():
             continue
         source, target = str(path.resolve()), str(path.absolute())
         if scratch is None or not path.is_dir():
-            yield Place(target, "bind read-only", source, path.is_dir())
+            yield RootEntry(target, "bind-read-only", source, path.is_dir())
             continue
-        folders = [scratch / f"{name}-{number}" for name in ("upper", "work")]
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        yield Place(target, "layer", source, more=tuple(str(folder.resolve()) for folder in folders))
+        directories = [scratch / f"{name}-{number}" for name in ("upper", "work")]
+        for directory in directories:
+            directory.mkdir(parents=True, exist_ok=True)
+        yield RootEntry(
+            target, "overlay", source, overlay_directories=tuple(str(directory.resolve()) for directory in directories)
+        )
 
 
-def place_of(mount: Mount) -> Place:
+def volume_entry(mount: Mount) -> RootEntry:
     if not mount.target.startswith("/"):
-        raise StartError(f"mount path {mount.target!r} is not absolute: it must start with /")
+        raise StartError(f"mount path {mount.target!r} is not absolute: start it with /")
     try:
         source = mount.source.resolve(strict=True)
     except OSError as error:
-        raise StartError(f"{mount.source}, to be mounted at {mount.target}, cannot be used: {error.strerror}") from None
-    return Place(mount.target, "bind read-only" if mount.read_only else "bind", str(source), source.is_dir())
+        raise StartError(f"cannot mount {mount.source} at {mount.target}: {error.strerror}") from None
+    return RootEntry(mount.target, "bind-read-only" if mount.read_only else "bind", str(source), source.is_dir())

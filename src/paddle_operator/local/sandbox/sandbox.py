@@ -1,7 +1,7 @@
 """How does a container become a process without root? In namespaces of its own, or plainly where the kernel refuses.
 
-Each container has a keeper, a small Python (inside.py, 20 ms to start) that is the first to know when the supervisor or
-the program dies. A container does not outlive the thread that started it, which the kernel's death signal follows.
+Each container has a shim, a small Python process (shim.py, 20 ms to start) that sees first when the supervisor or the
+program dies. A container does not outlive the thread that started it: the kernel's death signal is bound to threads.
 """
 
 import asyncio
@@ -20,136 +20,138 @@ from pathlib import Path
 from typing import Any
 
 from paddle_operator.local.cri import DEFAULT_PATH, Command, StartError
-from paddle_operator.local.sandbox import init_process
-from paddle_operator.local.sandbox.cgroup import MemoryGroup, MemoryGroups, NoGroups
-from paddle_operator.local.sandbox.rootfs import steps
+from paddle_operator.local.sandbox import shim
+from paddle_operator.local.sandbox.cgroup import CgroupsUnavailable, MemoryCgroup, MemoryCgroups
+from paddle_operator.local.sandbox.rootfs import rootfs_steps
 
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-_MOMENT = 0.005
+_EXIT_POLL_SECONDS = 0.005
 
 
-class Contained:
-    """A running container; see container.Process."""
+class ContainerProcess:
+    """A running container; see cri.Process."""
 
-    def __init__(self, keeper: "subprocess.Popen[bytes]", channel: socket.socket, group: MemoryGroup | None) -> None:
+    def __init__(
+        self, shim_process: "subprocess.Popen[bytes]", channel: socket.socket, cgroup: MemoryCgroup | None
+    ) -> None:
         self.pid = 0
         self.out_of_memory = False
-        self._keeper, self._channel, self._group = keeper, channel, group
-        self._heard = b""
-        self._code: int | None = None
+        self._shim, self._channel, self._cgroup = shim_process, channel, cgroup
+        self._buffer = b""
+        self._exit_code: int | None = None
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(channel, self._hear)
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(channel, self._read_reports)
 
-    async def started(self, order: bytes) -> None:
-        """Raises StartError."""
-        with suppress(OSError):  # a keeper that is gone is heard of below
-            await self._loop.sock_sendall(self._channel, order)
+    async def start(self, spec: bytes) -> None:
+        """Send the spec to the shim and wait until the program runs. Raises StartError."""
+        with suppress(OSError):  # if the shim has died, _finish fails the start
+            await self._loop.sock_sendall(self._channel, spec)
         await asyncio.shield(self._started)
 
     async def wait(self) -> int:
-        await asyncio.shield(self._ended)
-        # Only after a keeper was killed: its death signal is on its way, and nobody else tells when it has arrived.
-        while self._code is None and lives(self.pid):  # noqa: ASYNC110
-            await asyncio.sleep(_MOMENT)
-        return 128 + 9 if self._code is None else self._code
+        await asyncio.shield(self._exited)
+        # Only if the shim was killed: nothing else reports when the death signal has reached the program.
+        while self._exit_code is None and is_alive(self.pid):  # noqa: ASYNC110
+            await asyncio.sleep(_EXIT_POLL_SECONDS)
+        return 128 + 9 if self._exit_code is None else self._exit_code
 
     def terminate(self) -> None:
-        self._ask(init_process.STOP)
+        self._request(shim.REQUEST_TERMINATE)
 
     def kill(self) -> None:
-        self._ask(init_process.KILL)
+        self._request(shim.REQUEST_KILL)
 
-    def give_up(self) -> None:
-        """The end of all orders, which a keeper understands even where it has not heard the first one whole."""
+    def close_requests(self) -> None:
+        """Send EOF: the shim kills the program, even if it has not read the whole spec yet."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
 
-    def _ask(self, request: bytes) -> None:
-        with suppress(OSError):  # it has ended
+    def _request(self, request: bytes) -> None:
+        with suppress(OSError):  # it has exited
             self._channel.send(request)
 
-    def _hear(self) -> None:
+    def _read_reports(self) -> None:
         try:
             part = self._channel.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
             part = b""
-        self._heard += part
-        *lines, self._heard = self._heard.split(b"\n")
+        self._buffer += part
+        *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
-            self._learn(line.decode())
+            self._handle_report(line.decode())
         if not part:
-            self._end()
+            self._finish()
 
-    def _learn(self, line: str) -> None:
+    def _handle_report(self, line: str) -> None:
         what, _, rest = line.partition(" ")
         if what == "started":
             self.pid = int(rest)
             self._started.set_result(None)
         elif what == "exited":
-            self._code = int(rest)
+            self._exit_code = int(rest)
         elif what == "failed":
-            self._refuse(StartError(rest))
+            self._fail_start(StartError(rest))
 
-    def _refuse(self, error: StartError) -> None:
+    def _fail_start(self, error: StartError) -> None:
         self._started.set_exception(error)
-        self._started.exception()  # it may be that nobody waits for it any more
+        self._started.exception()  # retrieved, so that asyncio does not warn if start() was cancelled
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         self._loop.remove_reader(self._channel)
         self._channel.close()
-        self._keeper.wait()  # it has closed its side, so that it is ending or dead
-        if self._group:
-            self.out_of_memory = self._group.out_of_memory()
-            self._group.remove()
+        self._shim.wait()  # it has closed its socket, so it exits now
+        if self._cgroup:
+            self.out_of_memory = self._cgroup.out_of_memory()
+            self._cgroup.remove()
         if not self._started.done():
-            self._refuse(StartError("the process that prepares the container was killed"))
-        self._ended.set_result(None)
+            self._fail_start(StartError("the process that prepares the container was killed"))
+        self._exited.set_result(None)
 
 
 class LocalSandbox:
-    """What both sandboxes share. `notes` has a sentence for each thing that a container lacks on this machine."""
+    """What both sandboxes share. `limitations` has a sentence for each thing that containers lack on this machine."""
 
-    def __init__(self, notes: Sequence[str] = ()) -> None:
-        self.notes = list(notes)
-        self._groups: MemoryGroups | None = None
+    def __init__(self, limitations: Sequence[str] = ()) -> None:
+        self.limitations = list(limitations)
+        self._cgroups: MemoryCgroups | None = None
         try:
-            self._groups = MemoryGroups()
-        except NoGroups as reason:
-            self.notes.append(f"Memory limits of containers are not enforced, because {reason}.")
+            self._cgroups = MemoryCgroups()
+        except CgroupsUnavailable as reason:
+            self.limitations.append(f"Memory limits of containers are not enforced, because {reason}.")
 
-    async def start(self, command: Command, output: int) -> Contained:
+    async def start(self, command: Command, output: int) -> ContainerProcess:
         try:
-            order = await asyncio.to_thread(self.order, command)
+            spec = await asyncio.to_thread(self.spec, command)
         except OSError as error:
-            raise StartError(f"the container's folders cannot be made: {error}") from None
-        return await _started(order, output, self._group(command.memory_bytes))
+            raise StartError(f"cannot create the container's directories: {error}") from None
+        return await _start(spec, output, self._create_cgroup(command.memory_bytes))
 
-    def order(self, command: Command) -> dict[str, Any]:
-        """What inside.py is told. Raises StartError."""
+    def spec(self, command: Command) -> dict[str, Any]:
+        """What shim.py needs to start the command. Raises StartError."""
         raise NotImplementedError
 
-    def _group(self, limit_bytes: int | None) -> MemoryGroup | None:
+    def _create_cgroup(self, limit_bytes: int | None) -> MemoryCgroup | None:
         try:
-            return self._groups.make(limit_bytes) if self._groups and limit_bytes else None
+            return self._cgroups.create(limit_bytes) if self._cgroups and limit_bytes else None
         except OSError as error:
-            raise StartError(f"a memory limit of {limit_bytes} bytes cannot be set: {error.strerror}") from None
+            raise StartError(f"cannot set a memory limit of {limit_bytes} bytes: {error.strerror}") from None
 
 
 class NamespaceSandbox(LocalSandbox):
-    def __init__(self, shown: Sequence[Path] = ()) -> None:
-        """`shown` are folders that every container may read and none may change, such as the cache of environments."""
+    def __init__(self, read_only_paths: Sequence[Path] = ()) -> None:
+        """`read_only_paths` are directories that every container may read and none may change, such as the cache."""
         super().__init__()
-        self._shown = [*shown, *_interpreters_own()]
+        self._read_only_paths = [*read_only_paths, *_hidden_interpreter_directories()]
 
-    def order(self, command: Command) -> dict[str, Any]:
-        return _order(
+    def spec(self, command: Command) -> dict[str, Any]:
+        return _container_spec(
             command,
             namespaces=True,
-            steps=steps(command, self._shown),
+            steps=rootfs_steps(command, self._read_only_paths),
             directory=command.working_directory,
             every_user=os.geteuid() == 0 and command.user == 0,
         )
@@ -165,15 +167,15 @@ class PlainSandbox(LocalSandbox):
             ]
         )
 
-    def order(self, command: Command) -> dict[str, Any]:
-        return _plain_order(command)
+    def spec(self, command: Command) -> dict[str, Any]:
+        return _plain_spec(command)
 
 
-async def machine_sandbox(shown: Sequence[Path] = ()) -> LocalSandbox:
-    """The best that this machine allows; its notes say what that lacks."""
+async def detect_sandbox(read_only_paths: Sequence[Path] = ()) -> LocalSandbox:
+    """Start a probe and return the strongest sandbox that this machine supports."""
     if sys.platform != "linux":
         return PlainSandbox(f"{platform.system()} has no namespaces")
-    sandbox = NamespaceSandbox(shown)
+    sandbox = NamespaceSandbox(read_only_paths)
     command = Command(("cat", "/proc/1/comm"), {}, host_name="probe", hosts="127.0.0.1 localhost\n")
     try:
         with tempfile.TemporaryFile() as output:
@@ -186,19 +188,19 @@ async def machine_sandbox(shown: Sequence[Path] = ()) -> LocalSandbox:
     if code:
         return PlainSandbox(f"`cat /proc/1/comm` ended with {code} in namespaces of its own")
     if first_process != b"cat\n":
-        sandbox.notes.append(
-            "Containers see the machine's processes in /proc, because parts of that are hidden from us."
+        sandbox.limitations.append(
+            "Containers see the machine's processes in /proc, because parts of /proc are masked here."
         )
     return sandbox
 
 
-async def started_plainly(command: Command, output: int) -> Contained:
-    """A program of the machine's own that must not outlive us, with all that it starts. Raises StartError."""
-    return await _started(_plain_order(command), output, None)
+async def start_plain_process(command: Command, output: int) -> ContainerProcess:
+    """Run one of the host's own programs so that neither it nor its children outlive us. Raises StartError."""
+    return await _start(_plain_spec(command), output, None)
 
 
-def behind(path: str, command: Command) -> str:
-    """Where a container's path is on the machine, as far as its volumes tell."""
+def host_path(path: str, command: Command) -> str:
+    """Map a container path to a host path through the nearest mount; other paths stay as they are."""
     mounts = [mount for mount in command.mounts if f"{path}/".startswith(mount.target.rstrip("/") + "/")]
     if not mounts:
         return path
@@ -206,20 +208,20 @@ def behind(path: str, command: Command) -> str:
     return str(nearest.source / path[len(nearest.target.rstrip("/")) :].lstrip("/"))
 
 
-def _plain_order(command: Command) -> dict[str, Any]:
+def _plain_spec(command: Command) -> dict[str, Any]:
     environment = dict(command.environment)
     if command.scratch:
         temporary = command.scratch / "tmp-0"
         temporary.mkdir(parents=True, exist_ok=True)
         environment.setdefault("TMPDIR", str(temporary))
-    moved = [behind(argument, command) for argument in command.arguments[:1]]
-    arguments = (*moved, *command.arguments[1:])
-    return _order(
-        replace(command, arguments=arguments, environment=environment), behind(command.working_directory, command)
+    program = [host_path(argument, command) for argument in command.arguments[:1]]
+    arguments = (*program, *command.arguments[1:])
+    return _container_spec(
+        replace(command, arguments=arguments, environment=environment), host_path(command.working_directory, command)
     )
 
 
-def _order(
+def _container_spec(
     command: Command,
     directory: str,
     namespaces: bool = False,
@@ -240,53 +242,53 @@ def _order(
     }
 
 
-async def _started(order: dict[str, Any], output: int, group: MemoryGroup | None) -> Contained:
-    order = {**order, "parent": os.getpid(), "memory_group": str(group.members) if group else ""}
+async def _start(spec: dict[str, Any], output: int, cgroup: MemoryCgroup | None) -> ContainerProcess:
+    spec = {**spec, "parent": os.getpid(), "memory_group": str(cgroup.procs_file) if cgroup else ""}
     try:
-        contained = _keeper_of(output, group)
+        container = _spawn_shim(output, cgroup)
     except OSError as error:
-        if group:
-            group.remove()
-        raise StartError(f"this machine refuses another process: {error.strerror}") from None
-    text = marshal.dumps(order)
+        if cgroup:
+            cgroup.remove()
+        raise StartError(f"this machine cannot start another process: {error.strerror}") from None
+    text = marshal.dumps(spec)
     try:
-        await contained.started(len(text).to_bytes(8, "big") + text)
-    except BaseException:  # refused, or called off: either way nothing is left when this is told
-        contained.give_up()
-        await contained.wait()
+        await container.start(len(text).to_bytes(8, "big") + text)
+    except BaseException:  # failed or cancelled: no process is left when the exception propagates
+        container.close_requests()
+        await container.wait()
         raise
-    return contained
+    return container
 
 
-def _keeper_of(output: int, group: MemoryGroup | None) -> Contained:
-    with ExitStack() as unless_started:
-        ours, theirs = map(unless_started.enter_context, socket.socketpair())
+def _spawn_shim(output: int, cgroup: MemoryCgroup | None) -> ContainerProcess:
+    with ExitStack() as sockets:
+        ours, theirs = map(sockets.enter_context, socket.socketpair())
         ours.setblocking(False)
-        keeper = subprocess.Popen(  # noqa: S603 -- our own program; not asyncio's, which needs a thread for each
-            [sys.executable, "-I", "-S", "-X", "utf8", _program(), str(theirs.fileno())],
+        shim_process = subprocess.Popen(  # noqa: S603 -- our own program; asyncio's subprocesses need a thread each
+            [sys.executable, "-I", "-S", "-X", "utf8", _shim_program(), str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={},
             pass_fds=(theirs.fileno(),),
         )
-        unless_started.pop_all()
+        sockets.pop_all()
     theirs.close()
-    return Contained(keeper, ours, group)
+    return ContainerProcess(shim_process, ours, cgroup)
 
 
-def _program() -> str:
-    """inside.py, compiled where that is at hand: to compile it takes as long as all the rest of its start."""
-    source, compiled = init_process.__file__, importlib.util.cache_from_source(init_process.__file__)
+def _shim_program() -> str:
+    """shim.py, or its cached bytecode: compiling takes as long as the rest of its start-up."""
+    source, compiled = shim.__file__, importlib.util.cache_from_source(shim.__file__)
     with suppress(OSError), open(compiled, "rb") as file:
-        made_at = int(os.stat(source).st_mtime) & 0xFFFFFFFF
-        if file.read(12)[4:] == bytes(4) + made_at.to_bytes(4, "little"):  # as the import system asks, PEP 552
+        modified_at = int(os.stat(source).st_mtime) & 0xFFFFFFFF
+        if file.read(12)[4:] == bytes(4) + modified_at.to_bytes(4, "little"):  # as the import system asks, PEP 552
             return compiled
     return source
 
 
-def _interpreters_own() -> list[Path]:
-    """Where this Python stands, if the container's own /tmp would hide it."""
+def _hidden_interpreter_directories() -> list[Path]:
+    """Directories of this Python that the container's own /tmp would hide."""
     hidden = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 -- the container's
     own = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
     return [path for path in own if any(path.is_relative_to(folder) for folder in hidden)]
@@ -299,8 +301,8 @@ def _apparmor_hint() -> str:
     return ""
 
 
-def lives(pid: int) -> bool:
-    """A zombie does not: it may stay one for ever where nobody reaps orphans, as in many a container."""
+def is_alive(pid: int) -> bool:
+    """A zombie is not alive: it may remain for ever where no init process reaps orphans, as in many containers."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
