@@ -64,7 +64,7 @@ def test_unknown_image_is_refused(paddlejob_without_cluster: InProcessPaddlejob,
     path, *_ = write_program(tmp_path, HELLO)
     outcome = paddlejob_without_cluster("run", path)
     assert outcome.code == 2
-    assert 'image "program:v1" is not known here' in outcome.errors
+    assert 'image "program:v1" is unknown' in outcome.errors
     assert "--image program=DIR" in outcome.errors
     assert "--python" in outcome.errors
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddle_operator.local.images.image_config import Recipe, recipe
+from paddle_operator.local.images.image_config import ImageConfig, read_image_config
 from paddle_operator.local.images.run_instructions import pip_commands
 from tests.images.programs import IMAGES
 
@@ -19,11 +19,11 @@ WITH_A_PROGRAM = {"demo-resnet": "resnet", "demo-wide-and-deep": "wide_and_deep"
 PINNED = re.compile(r"[a-z0-9]+==\d[\d.]*")
 
 
-def read(image: str, **build_arguments: str) -> Recipe:
-    return recipe(DOCKERFILES[image], build_arguments, known=lambda _: None)
+def read(image: str, **build_arguments: str) -> ImageConfig:
+    return read_image_config(DOCKERFILES[image], build_arguments, resolve_base=lambda _: None)
 
 
-def installed(made_of: Recipe) -> list[str]:
+def installed(made_of: ImageConfig) -> list[str]:
     commands = [command.arguments for run in made_of.runs for command in pip_commands(run)]
     assert {command[0] for command in commands} == {"install"}
     return [requirement for command in commands for requirement in command[1:]]
@@ -51,7 +51,7 @@ def test_everything_that_is_installed_is_pinned(image: str) -> None:
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_nothing_is_read_and_not_followed(image: str) -> None:
     made_of = read(image)
-    assert made_of.notes == ()
+    assert made_of.warnings == ()
     assert made_of.base == "python:3.11"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 PYTHON_ONLY = "--no-index --no-deps"
 
 
-def a_folder(folder: Path, dockerfile: str, **files: str) -> Path:
+def make_image_folder(folder: Path, dockerfile: str, **files: str) -> Path:
     """An image's folder; `train__py` stands for train.py."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Dockerfile").write_text(dockerfile)
@@ -17,7 +17,7 @@ def a_folder(folder: Path, dockerfile: str, **files: str) -> Path:
     return folder
 
 
-def a_wheel(folder: Path, name: str, version: str = "1.0", says: str = "hello") -> str:
+def make_wheel(folder: Path, name: str, version: str = "1.0", says: str = "hello") -> str:
     """The file name of a wheel with one module and one program, both named as the wheel."""
     folder.mkdir(parents=True, exist_ok=True)
     file = f"{name}-{version}-py3-none-any.whl"

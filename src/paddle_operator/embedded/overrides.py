@@ -13,11 +13,11 @@ from paddle_operator.client.manifests import CannotBeUsed, Document, devices_of
 from paddle_operator.embedded.state import State
 from paddle_operator.local.cri import ImageError
 from paddle_operator.local.images.image_service import (
-    LocalImages,
-    last_part,
+    ImageService,
+    read_registrations,
     register_image,
-    registrations,
-    without_tag,
+    short_name,
+    strip_tag,
 )
 from paddle_operator.local.kubelet.machine import this_machine
 
@@ -91,16 +91,16 @@ def register(state: State, wishes: LocalOverrides, namespace: str, images: Itera
 
 def remember(state: State, wishes: LocalOverrides, name: str) -> None:
     """What one image of the job is made of in this run."""
-    every = registrations(state.images)
-    known = next((every[each] for each in (name, without_tag(name), last_part(name)) if each in every), None)
+    every = read_registrations(state.images)
+    known = next((every[each] for each in (name, strip_tag(name), short_name(name)) if each in every), None)
     if known or wishes.build_args or wishes.python:
         folder = known.folder if known else None
         register_image(state.images, name, folder, wishes.build_args, wishes.python)
 
 
-def local_images(state: State) -> LocalImages:
+def local_images(state: State) -> ImageService:
     """Every image that can be used here."""
-    return LocalImages(image_folders(), state.images, state.cache / "images", hints=HINTS)
+    return ImageService(image_folders(), state.images, state.cache / "images", hints=HINTS)
 
 
 def check_images(state: State, images: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from paddle_operator.local.images.dockerfile import DockerfileError, Instruction, expanded, instructions, words
+from paddle_operator.local.images.dockerfile import DockerfileError, Instruction, expand, parse_dockerfile, split_words
 
 USER_GUIDE = """FROM ubuntu:18.04
 
@@ -20,7 +20,7 @@ ENTRYPOINT ["python3", "train.py"]
 
 
 def test_user_guide_dockerfile() -> None:
-    assert [(instruction.line, str(instruction)) for instruction in instructions(USER_GUIDE)] == [
+    assert [(instruction.line, str(instruction)) for instruction in parse_dockerfile(USER_GUIDE)] == [
         (1, "FROM ubuntu:18.04"),
         (3, "RUN apt update && apt install -y python3 python3-dev python3-pip"),
         (6, "RUN python3 -m pip install paddlepaddle==2.0.0 -i https://mirror.example/pypi/simple"),
@@ -32,32 +32,32 @@ def test_user_guide_dockerfile() -> None:
 
 def test_comments_in_continued_lines_are_dropped() -> None:
     text = "FROM a\nRUN one \\\n  # why\n\n  && two\n"
-    assert instructions(text)[1] == Instruction(2, "RUN", "one && two")
+    assert parse_dockerfile(text)[1] == Instruction(2, "RUN", "one && two")
 
 
 def test_keywords_ignore_case_and_flags_are_split_off() -> None:
-    _, copy = instructions("from a\ncopy --chown=1:1 --chmod=755 x /y\n")
-    assert (copy.word, copy.value, copy.flags) == ("COPY", "x /y", {"chown": "1:1", "chmod": "755"})
+    _, copy = parse_dockerfile("from a\ncopy --chown=1:1 --chmod=755 x /y\n")
+    assert (copy.keyword, copy.value, copy.flags) == ("COPY", "x /y", {"chown": "1:1", "chmod": "755"})
 
 
 def test_escape_directive_counts_only_at_the_head() -> None:
-    assert str(instructions("# escape=`\nFROM a\nRUN one `\n two\n")[1]) == "RUN one two"
-    assert str(instructions("# by me\n# escape=`\nFROM a\nRUN one \\\n two\n")[1]) == "RUN one two"
+    assert str(parse_dockerfile("# escape=`\nFROM a\nRUN one `\n two\n")[1]) == "RUN one two"
+    assert str(parse_dockerfile("# by me\n# escape=`\nFROM a\nRUN one \\\n two\n")[1]) == "RUN one two"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "sentence"),
+    ("text", "line", "message"),
     [
-        ("", 1, "no FROM"),
-        ("RUN x\n", 1, "no FROM"),
-        ("FROM a\nINSTALL b\n", 2, "INSTALL is no instruction"),
-        ("FROM a\n\nWORKDIR\n", 3, "WORKDIR says nothing"),
+        ("", 1, "FROM is missing"),
+        ("RUN x\n", 1, "FROM is missing"),
+        ("FROM a\nINSTALL b\n", 2, "unknown instruction INSTALL"),
+        ("FROM a\n\nWORKDIR\n", 3, "WORKDIR has no arguments"),
         ("FROM a\nRUN <<EOF\nx\nEOF\n", 2, "here-document"),
     ],
 )
-def test_invalid_dockerfile_names_its_line(text: str, line: int, sentence: str) -> None:
-    with pytest.raises(DockerfileError, match=sentence) as refused:
-        instructions(text)
+def test_invalid_dockerfile_names_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(DockerfileError, match=message) as refused:
+        parse_dockerfile(text)
     assert refused.value.line == line
 
 
@@ -71,7 +71,7 @@ def test_invalid_dockerfile_names_its_line(text: str, line: int, sentence: str) 
     ],
 )
 def test_exec_form_and_shell_form(text: str, command: tuple[str, ...]) -> None:
-    assert instructions(f"FROM a\n{text}\n")[1].command == command
+    assert parse_dockerfile(f"FROM a\n{text}\n")[1].command == command
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_exec_form_and_shell_form(text: str, command: tuple[str, ...]) -> None:
     ],
 )
 def test_variables_and_quotes(text: str, result: str) -> None:
-    assert expanded(text, {"A": "1", "E": ""}).split() == result.split()
+    assert expand(text, {"A": "1", "E": ""}).split() == result.split()
 
 
 def test_shell_operators_are_split_outside_quotes() -> None:
-    assert words("a&&b 'c && d' ; \"e>f\"", {}, operators=True) == ["a", "&&", "b", "c && d", ";", "e>f"]
-    assert words("a && b", {}) == ["a", "&&", "b"]
+    assert split_words("a&&b 'c && d' ; \"e>f\"", {}, operators=True) == ["a", "&&", "b", "c && d", ";", "e>f"]
+    assert split_words("a && b", {}) == ["a", "&&", "b"]

@@ -4,34 +4,36 @@ import pytest
 
 from paddle_operator.local.cri import DEFAULT_PATH
 from paddle_operator.local.images.dockerfile import DockerfileError
-from paddle_operator.local.images.image_config import CannotObey, Recipe, recipe
+from paddle_operator.local.images.image_config import ImageConfig, UnsupportedInstruction, read_image_config
 from paddle_operator.local.images.run_instructions import pip_commands
 
 
-def read(folder: Path, text: str, known: dict[str, Recipe] | None = None, **build_arguments: str) -> Recipe:
+def read(
+    folder: Path, text: str, resolve_base: dict[str, ImageConfig] | None = None, **build_arguments: str
+) -> ImageConfig:
     (folder / "Dockerfile").write_text(text)
-    return recipe(folder / "Dockerfile", build_arguments, (known or {}).get)
+    return read_image_config(folder / "Dockerfile", build_arguments, (resolve_base or {}).get)
 
 
 def pip(folder: Path, *lines: str) -> list[tuple[str, ...]]:
     return calls_of_pip(read(folder, "\n".join(["FROM a", *lines])))
 
 
-def calls_of_pip(made: Recipe) -> list[tuple[str, ...]]:
-    return [command.arguments for run in made.runs for command in pip_commands(run)]
+def calls_of_pip(layer_of: ImageConfig) -> list[tuple[str, ...]]:
+    return [command.arguments for run in layer_of.runs for command in pip_commands(run)]
 
 
 def test_arg_and_env_are_expanded_in_order(tmp_path: Path) -> None:
     text = 'FROM a\nARG V=1\nENV A=$V B="x y" C=z\\ w\nENV D $A$B\nENV PATH=/opt/bin:$PATH\n'
-    made = read(tmp_path, f"{text}WORKDIR /app/$A\nWORKDIR deep\n", V="2")
-    assert made.environment == {"A": "2", "B": "x y", "C": "z w", "D": "2x y", "PATH": f"/opt/bin:{DEFAULT_PATH}"}
-    assert made.working_directory == "/app/2/deep"
+    layer_of = read(tmp_path, f"{text}WORKDIR /app/$A\nWORKDIR deep\n", V="2")
+    assert layer_of.environment == {"A": "2", "B": "x y", "C": "z w", "D": "2x y", "PATH": f"/opt/bin:{DEFAULT_PATH}"}
+    assert layer_of.working_directory == "/app/2/deep"
 
 
 def test_arg_before_from_must_be_redeclared(tmp_path: Path) -> None:
-    made = read(tmp_path, "ARG V=3.11\nARG W=x\nFROM python:$V-slim\nARG V\nENV A=$V B=$W\n")
-    assert made.base == "python:3.11-slim"
-    assert made.environment == {"A": "3.11", "B": ""}
+    layer_of = read(tmp_path, "ARG V=3.11\nARG W=x\nFROM python:$V-slim\nARG V\nENV A=$V B=$W\n")
+    assert layer_of.base == "python:3.11-slim"
+    assert layer_of.environment == {"A": "3.11", "B": ""}
 
 
 def test_undeclared_build_argument_is_ignored(tmp_path: Path) -> None:
@@ -41,23 +43,23 @@ def test_undeclared_build_argument_is_ignored(tmp_path: Path) -> None:
 def test_derived_image_extends_its_base(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     base = read(tmp_path / "base", "FROM python:3.11\nRUN pip install a\nENV A=1 B=1\nWORKDIR /app\nCMD x\nCOPY f .\n")
-    made = read(tmp_path, 'FROM base\nRUN pip install b\nENV B=2\nENTRYPOINT ["y"]\n', {"base": base})
-    assert made.base == "python:3.11"
-    assert made.environment == {"A": "1", "B": "2"}
-    assert calls_of_pip(made) == [("install", "a"), ("install", "b")]
-    assert (made.entrypoint, made.command) == (("y",), ())  # an ENTRYPOINT takes the CMD of below away
-    assert made.copies[0].context == tmp_path / "base"
+    layer_of = read(tmp_path, 'FROM base\nRUN pip install b\nENV B=2\nENTRYPOINT ["y"]\n', {"base": base})
+    assert layer_of.base == "python:3.11"
+    assert layer_of.environment == {"A": "1", "B": "2"}
+    assert calls_of_pip(layer_of) == [("install", "a"), ("install", "b")]
+    assert (layer_of.entrypoint, layer_of.command) == (("y",), ())  # an ENTRYPOINT takes the CMD of below away
+    assert layer_of.copies[0].context == tmp_path / "base"
 
 
 def test_entrypoint_keeps_the_stages_own_cmd(tmp_path: Path) -> None:
     for text in ('CMD ["a"]\nENTRYPOINT ["b"]', 'ENTRYPOINT ["b"]\nCMD ["a"]'):
-        made = read(tmp_path, f"FROM a\n{text}\n")
-        assert (made.entrypoint, made.command) == (("b",), ("a",))
+        layer_of = read(tmp_path, f"FROM a\n{text}\n")
+        assert (layer_of.entrypoint, layer_of.command) == (("b",), ("a",))
 
 
 def test_last_stage_may_build_on_an_earlier_one(tmp_path: Path) -> None:
-    made = read(tmp_path, "FROM a AS first\nENV A=1\nFROM b AS other\nENV B=1\nFROM first\nENV C=1\n")
-    assert (made.base, made.environment) == ("a", {"A": "1", "C": "1"})
+    layer_of = read(tmp_path, "FROM a AS first\nENV A=1\nFROM b AS other\nENV B=1\nFROM first\nENV C=1\n")
+    assert (layer_of.base, layer_of.environment) == ("a", {"A": "1", "C": "1"})
 
 
 @pytest.mark.parametrize(
@@ -73,34 +75,34 @@ def test_last_stage_may_build_on_an_earlier_one(tmp_path: Path) -> None:
 )
 def test_copy_targets(tmp_path: Path, line: str, sources: tuple[str, ...], target: str) -> None:
     (copy,) = read(tmp_path, f"FROM x\nWORKDIR /work\n{line}\n").copies
-    assert (copy.sources, copy.target, copy.unpacks) == (sources, target, line.startswith("ADD"))
+    assert (copy.sources, copy.target, copy.unpacks_archives) == (sources, target, line.startswith("ADD"))
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    ("line", "message"),
     [
         ("COPY --from=build /x /y", "not --from an image"),
-        ("ADD https://example.com/x /y", "https://example.com/x is not a file of its own folder"),
+        ("ADD https://example.com/x /y", "https://example.com/x is not a file of its own directory"),
         ('SHELL ["bash"]', "SHELL needs a container engine"),
         ("ONBUILD RUN x", "ONBUILD needs a container engine"),
     ],
 )
-def test_unsupported_instruction_names_its_line(tmp_path: Path, line: str, sentence: str) -> None:
-    with pytest.raises(CannotObey, match=sentence) as refused:
+def test_unsupported_instruction_names_its_line(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(UnsupportedInstruction, match=message) as refused:
         read(tmp_path, f"FROM a\n\n{line}\n")
     assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:3: {line.split()[0]}")
 
 
 def test_instruction_before_from_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DockerfileError, match="ENV stands before FROM"):
+    with pytest.raises(DockerfileError, match="ENV must not come before FROM"):
         read(tmp_path, "ENV A=1\nFROM a\n")
 
 
 def test_ignored_instructions_give_a_warning(tmp_path: Path) -> None:
-    made = read(tmp_path, "FROM a\nUSER me\nEXPOSE 80\nLABEL x=y\nVOLUME /data\nHEALTHCHECK --interval=5s CMD x\n")
-    assert made.notes == (
-        "Dockerfile:2: USER is read and not followed",
-        "Dockerfile:5: VOLUME is read and not followed",
+    layer_of = read(tmp_path, "FROM a\nUSER me\nEXPOSE 80\nLABEL x=y\nVOLUME /data\nHEALTHCHECK --interval=5s CMD x\n")
+    assert layer_of.warnings == (
+        "Dockerfile:2: USER is ignored",
+        "Dockerfile:5: VOLUME is ignored",
     )
 
 
@@ -129,7 +131,7 @@ def test_user_guide_lines_become_one_pip_call(tmp_path: Path) -> None:
     ],
 )
 def test_pip_arguments(tmp_path: Path, line: str, arguments: list[tuple[str, ...]]) -> None:
-    assert pip(tmp_path, "ARG V=2", f"RUN {line}") == [("install", *words) for words in arguments]
+    assert pip(tmp_path, "ARG V=2", f"RUN {line}") == [("install", *split_words) for split_words in arguments]
 
 
 def test_run_exec_form(tmp_path: Path) -> None:
@@ -151,14 +153,14 @@ def test_pip_config_is_written_to_the_venv(tmp_path: Path) -> None:
         ("pip install a | cat", "| needs a shell"),
         ("pip install $(cat x)", "$(…) needs a shell"),
         ("pip uninstall a", "of pip only install and config set are, not uninstall"),
-        ("pip install -e .", "-e ties the environment to a folder"),
+        ("pip install -e .", "-e binds the environment to a directory"),
         ("pip install --target /x a", "--target installs outside of the environment"),
         ("rm -rf /usr", "`rm -rf /usr` needs a container engine"),
         ("X=1 pip install a", "set X=1 with ENV instead"),
     ],
 )
 def test_other_run_commands_are_refused_by_name(tmp_path: Path, line: str, why: str) -> None:
-    with pytest.raises(CannotObey) as refused:
+    with pytest.raises(UnsupportedInstruction) as refused:
         pip(tmp_path, f"RUN {line}")
-    assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:2: RUN {line} cannot be obeyed: ")
+    assert str(refused.value).startswith(f"{tmp_path}/Dockerfile:2: RUN {line} is not supported: ")
     assert why in str(refused.value)

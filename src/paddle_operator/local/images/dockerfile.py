@@ -1,5 +1,6 @@
-"""What does a Dockerfile say, line by line? Its instructions with their places, and Docker's way with words: quotes,
-escapes and variables (https://docs.docker.com/reference/dockerfile).
+"""Parses a Dockerfile: its instructions with their lines, and words with Docker's quotes, escapes and variables.
+
+The reference is https://docs.docker.com/reference/dockerfile.
 """
 
 import json
@@ -7,8 +8,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-NOTED = frozenset(("USER", "EXPOSE", "LABEL", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER"))
-WORDS = NOTED | {"FROM", "ARG", "RUN", "COPY", "ADD", "ENV", "WORKDIR", "ENTRYPOINT", "CMD", "ONBUILD", "SHELL"}
+IGNORED_KEYWORDS = frozenset(("USER", "EXPOSE", "LABEL", "VOLUME", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER"))
+KEYWORDS = IGNORED_KEYWORDS | {
+    "FROM",
+    "ARG",
+    "RUN",
+    "COPY",
+    "ADD",
+    "ENV",
+    "WORKDIR",
+    "ENTRYPOINT",
+    "CMD",
+    "ONBUILD",
+    "SHELL",
+}
 OPERATORS = ("&&", "||", "|", "&", ";", "<", ">", "(", ")", "`")
 
 _DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*", re.IGNORECASE)
@@ -18,7 +31,7 @@ _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
 
 
 class DockerfileError(Exception):
-    """str() is what is wrong with a line; `line` counts from 1."""
+    """A line is invalid: str() says why; `line` counts from 1."""
 
     def __init__(self, line: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -28,15 +41,15 @@ class DockerfileError(Exception):
 @dataclass(frozen=True)
 class Instruction:
     line: int
-    word: str
-    value: str  # what follows the word and its flags, continuation lines joined
+    keyword: str
+    value: str  # what follows the keyword and its flags; continuation lines are joined
     flags: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.word} {self.value}"
+        return f"{self.keyword} {self.value}"
 
     @property
-    def list_form(self) -> tuple[str, ...] | None:
+    def exec_form(self) -> tuple[str, ...] | None:
         """The words of `["python3", "train.py"]`; None for the shell form."""
         try:
             words = json.loads(self.value)
@@ -46,43 +59,45 @@ class Instruction:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What ENTRYPOINT, CMD and RUN start."""
-        return self.list_form or ("/bin/sh", "-c", self.value) if self.list_form != () else ()
+        """The command line that ENTRYPOINT, CMD and RUN start."""
+        return self.exec_form or ("/bin/sh", "-c", self.value) if self.exec_form != () else ()
 
 
 class Operator(str):
-    """What a shell does not read as a word: `&&`, `;`, `|`."""
+    """A shell operator: `&&`, `;`, `|`."""
 
     __slots__ = ()
 
 
-def instructions(text: str) -> list[Instruction]:
+def parse_dockerfile(text: str) -> list[Instruction]:
     """Raises DockerfileError."""
     found = [_instruction(line, joined) for line, joined in _joined_lines(text)]
-    if not any(instruction.word == "FROM" for instruction in found):
-        raise DockerfileError(1, "no FROM is there: a Dockerfile starts with the image that it is built on")
+    if not any(instruction.keyword == "FROM" for instruction in found):
+        raise DockerfileError(1, "FROM is missing: start the Dockerfile with FROM and its base image")
     return found
 
 
 def _instruction(line: int, text: str) -> Instruction:
-    word, _, value = text.partition(" ")
-    word, value = word.upper(), value.strip()
-    if word not in WORDS:
-        raise DockerfileError(line, f"{word} is no instruction of a Dockerfile")
+    keyword, _, value = text.partition(" ")
+    keyword, value = keyword.upper(), value.strip()
+    if keyword not in KEYWORDS:
+        raise DockerfileError(line, f"unknown instruction {keyword}")
     flags: dict[str, str] = {}
-    while word != "HEALTHCHECK" and (flag := _FLAG.match(value)):
+    while keyword != "HEALTHCHECK" and (flag := _FLAG.match(value)):
         flags[flag[1]] = flag[2] or ""
         value = value[flag.end() :]
     if not value:
-        raise DockerfileError(line, f"{word} says nothing")
-    if word in ("RUN", "COPY", "ADD") and re.match(r"<<-?[\"']?\w", value):
-        raise DockerfileError(line, f"{word} with a here-document is not understood: write it as lines ending with \\")
-    return Instruction(line, word, value, flags)
+        raise DockerfileError(line, f"{keyword} has no arguments")
+    if keyword in ("RUN", "COPY", "ADD") and re.match(r"<<-?[\"']?\w", value):
+        raise DockerfileError(
+            line, f"{keyword} with a here-document is not supported: write it as lines ending with \\"
+        )
+    return Instruction(line, keyword, value, flags)
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each instruction's first line number and text; comments and empty lines between continued lines vanish."""
-    escape, began, parts, at_head = "\\", 0, list[str](), True
+    """Each instruction's first line number and text; comments and empty lines between continued lines are dropped."""
+    escape, first_line, parts, at_head = "\\", 0, list[str](), True
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         stripped = line.strip()
         if stripped.startswith("#"):
@@ -94,92 +109,96 @@ def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
         at_head = False
         if not stripped:
             continue
-        began = began or number
-        goes_on = stripped.endswith(escape)
-        parts.append(stripped[:-1].strip() if goes_on else stripped)
-        if not goes_on:
-            yield began, " ".join(filter(None, parts))
-            began, parts = 0, []
+        first_line = first_line or number
+        continues = stripped.endswith(escape)
+        parts.append(stripped[:-1].strip() if continues else stripped)
+        if not continues:
+            yield first_line, " ".join(filter(None, parts))
+            first_line, parts = 0, []
     if parts:
-        yield began, " ".join(filter(None, parts))
+        yield first_line, " ".join(filter(None, parts))
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """One word as Docker reads it: quotes taken off, variables in their places."""
-    return " ".join(words(text, variables))
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """One word as Docker reads it: without quotes, variables expanded."""
+    return " ".join(split_words(text, variables))
 
 
-def words(text: str, variables: Mapping[str, str], operators: bool = False) -> list[str]:
-    """The words of a line; with `operators` those of a shell are kept apart. An undefined variable is empty."""
-    return list(_Reader(text, variables, OPERATORS if operators else ()).words())
+def split_words(text: str, variables: Mapping[str, str], operators: bool = False) -> list[str]:
+    """The words of a line; with `operators` a shell's operators are words, too. An undefined variable is empty."""
+    return list(_WordLexer(text, variables, OPERATORS if operators else ()).words())
 
 
-class _Reader:
+class _WordLexer:
     def __init__(self, text: str, variables: Mapping[str, str], operators: tuple[str, ...]) -> None:
         self._text, self._variables, self._operators = text, variables, operators
-        self._at = 0
+        self._position = 0
 
     def words(self) -> Iterator[str]:
-        word, begun = "", False
-        while self._at < len(self._text):
-            sign = self._text[self._at]
-            operator = next((one for one in self._operators if self._text.startswith(one, self._at)), None)
-            if operator or sign.isspace():
-                if begun:
+        word, started = "", False
+        while self._position < len(self._text):
+            char = self._text[self._position]
+            operator = next((one for one in self._operators if self._text.startswith(one, self._position)), None)
+            if operator or char.isspace():
+                if started:
                     yield word
-                word, begun = "", False
-                self._at += len(operator or sign)
+                word, started = "", False
+                self._position += len(operator or char)
                 if operator:
                     yield Operator(operator)
                 continue
-            word, begun = word + self._piece(sign), True
-        if begun:
+            word, started = word + self._read_piece(char), True
+        if started:
             yield word
 
-    def _piece(self, sign: str) -> str:
-        if sign == "'":
-            return self._until_quote(sign)
-        if sign == '"':
-            return self._within_double_quotes()
-        if sign == "$":
-            return self._variable()
-        self._at += 1
-        if sign == "\\" and self._at < len(self._text):
-            self._at += 1
-            return self._text[self._at - 1]
-        return sign
+    def _read_piece(self, char: str) -> str:
+        if char == "'":
+            return self._read_single_quoted(char)
+        if char == '"':
+            return self._read_double_quoted()
+        if char == "$":
+            return self._read_variable()
+        self._position += 1
+        if char == "\\" and self._position < len(self._text):
+            self._position += 1
+            return self._text[self._position - 1]
+        return char
 
-    def _until_quote(self, quote: str) -> str:
-        end = self._text.find(quote, self._at + 1)
+    def _read_single_quoted(self, quote: str) -> str:
+        end = self._text.find(quote, self._position + 1)
         end = len(self._text) if end < 0 else end
-        inner, self._at = self._text[self._at + 1 : end], end + 1
+        inner, self._position = self._text[self._position + 1 : end], end + 1
         return inner
 
-    def _within_double_quotes(self) -> str:
-        self._at += 1
+    def _read_double_quoted(self) -> str:
+        self._position += 1
         inner = ""
-        while self._at < len(self._text) and self._text[self._at] != '"':
-            if self._text[self._at] == "$":
-                inner += self._variable()
+        while self._position < len(self._text) and self._text[self._position] != '"':
+            if self._text[self._position] == "$":
+                inner += self._read_variable()
                 continue
-            if self._text[self._at] == "\\" and self._text[self._at + 1 : self._at + 2] in ('"', "$", "\\"):
-                self._at += 1
-            inner += self._text[self._at]
-            self._at += 1
-        self._at += 1
+            if self._text[self._position] == "\\" and self._text[self._position + 1 : self._position + 2] in (
+                '"',
+                "$",
+                "\\",
+            ):
+                self._position += 1
+            inner += self._text[self._position]
+            self._position += 1
+        self._position += 1
         return inner
 
-    def _variable(self) -> str:
-        self._at += 1
-        if braced := _BRACED.match(self._text, self._at):
-            self._at = braced.end()
-            name, sign, other = braced.groups()
+    def _read_variable(self) -> str:
+        self._position += 1
+        if braced := _BRACED.match(self._text, self._position):
+            self._position = braced.end()
+            name, char, other = braced.groups()
             value = self._variables.get(name)
-            there = bool(value) if (sign or "").startswith(":") else value is not None
-            if sign and (sign[-1] == "-") != there:
-                return expanded(other, self._variables)
-            return "" if sign and sign[-1] == "+" else value or ""
-        if name := _NAME.match(self._text, self._at):
-            self._at = name.end()
+            is_set = bool(value) if (char or "").startswith(":") else value is not None
+            if char and (char[-1] == "-") != is_set:
+                return expand(other, self._variables)
+            return "" if char and char[-1] == "+" else value or ""
+        if name := _NAME.match(self._text, self._position):
+            self._position = name.end()
             return self._variables.get(name[0], "")
         return "$"

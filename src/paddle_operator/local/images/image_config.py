@@ -1,5 +1,6 @@
-"""What does a Dockerfile come to where nothing is built? Its files, its variables, its command, and its RUN lines to be
-looked at by who can do something with them.
+"""What does a Dockerfile describe, without building it? Files, variables, a command and RUN lines.
+
+layers.py copies the files and run_instructions.py interprets the RUN lines.
 """
 
 import posixpath
@@ -8,12 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddle_operator.local.cri import DEFAULT_PATH
-from paddle_operator.local.images.dockerfile import NOTED, DockerfileError, Instruction, expanded, instructions, words
+from paddle_operator.local.images.dockerfile import (
+    IGNORED_KEYWORDS,
+    DockerfileError,
+    Instruction,
+    expand,
+    parse_dockerfile,
+    split_words,
+)
 
 
 @dataclass(frozen=True)
-class Origin:
-    """A line that a person can be sent to."""
+class InstructionLocation:
+    """Where an instruction stands, for error messages."""
 
     dockerfile: Path
     instruction: Instruction
@@ -22,80 +30,82 @@ class Origin:
         return f"{self.dockerfile}:{self.instruction.line}: {self.instruction}"
 
 
-class CannotObey(Exception):
-    """A line that local mode cannot do; str() is where it stands, what it says and why."""
+class UnsupportedInstruction(Exception):
+    """An instruction that local mode does not support; str() is its location, its text and why."""
 
-    def __init__(self, origin: Origin, why: str) -> None:
+    def __init__(self, origin: InstructionLocation, why: str) -> None:
         super().__init__(f"{origin} {why}")
 
 
 @dataclass(frozen=True)
 class Copy:
-    origin: Origin
+    origin: InstructionLocation
     context: Path
     sources: tuple[str, ...]
-    target: str  # absolute; with a slash at its end where it must be a folder
+    target: str  # absolute; ends with a slash if it must be a directory
     mode: int | None = None
-    unpacks: bool = False
+    unpacks_archives: bool = False
 
 
 @dataclass(frozen=True)
 class Run:
-    origin: Origin
+    origin: InstructionLocation
     directory: str
     variables: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Recipe:
-    base: str  # the image at the bottom, which nobody here knows
+class ImageConfig:
+    base: str  # the image at the bottom, which is not one of ours
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = "/"
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     copies: tuple[Copy, ...] = ()
     runs: tuple[Run, ...] = ()
-    folders: tuple[str, ...] = ()  # those that WORKDIR makes
-    notes: tuple[str, ...] = ()  # what is read and not followed, a sentence each
+    directories: tuple[str, ...] = ()  # created by WORKDIR
+    warnings: tuple[str, ...] = ()  # a sentence for each instruction that is ignored
 
 
-Known = Callable[[str], Recipe | None]
-"""The recipe of an image that a FROM names; None where it is not one of ours."""
+ResolveBase = Callable[[str], ImageConfig | None]
+"""The config of the image that a FROM names; None if it is not one of ours."""
 
 
-def recipe(dockerfile: Path, build_arguments: Mapping[str, str], known: Known) -> Recipe:
-    """What the last stage comes to. Raises CannotObey, DockerfileError, OSError and UnicodeDecodeError."""
-    return _Reading(dockerfile, build_arguments, known).result()
+def read_image_config(dockerfile: Path, build_arguments: Mapping[str, str], resolve_base: ResolveBase) -> ImageConfig:
+    """Read the config of the last stage. Raises CannotObey, DockerfileError, OSError and UnicodeDecodeError."""
+    return _ConfigBuilder(dockerfile, build_arguments, resolve_base).build()
 
 
-class _Reading:
-    def __init__(self, dockerfile: Path, build_arguments: Mapping[str, str], known: Known) -> None:
-        self._dockerfile, self._given, self._known = dockerfile, build_arguments, known
-        self._before_from: dict[str, str] = {}
+class _ConfigBuilder:
+    def __init__(self, dockerfile: Path, build_arguments: Mapping[str, str], resolve_base: ResolveBase) -> None:
+        self._dockerfile, self._build_arguments, self._resolve_base = dockerfile, build_arguments, resolve_base
+        self._global_arguments: dict[str, str] = {}
         self._arguments: dict[str, str] = {}
-        self._stages: dict[str, Recipe] = {}
+        self._stages: dict[str, ImageConfig] = {}
         self._stage = ""
-        self._now: Recipe | None = None
-        self._command_here = False
+        self._config: ImageConfig | None = None
+        self._stage_has_cmd = False
 
-    def result(self) -> Recipe:
-        for instruction in instructions(self._dockerfile.read_text(encoding="utf-8")):
+    def build(self) -> ImageConfig:
+        for instruction in parse_dockerfile(self._dockerfile.read_text(encoding="utf-8")):
             self._read(instruction)
-        assert self._now is not None
-        return self._now
+        assert self._config is not None
+        return self._config
 
     def _read(self, instruction: Instruction) -> None:
-        word = instruction.word
-        if word == "FROM":
+        keyword = instruction.keyword
+        if keyword == "FROM":
             self._from(instruction)
-        elif word == "ARG":
+        elif keyword == "ARG":
             self._argument(instruction)
-        elif self._now is None:
-            raise DockerfileError(instruction.line, f"{word} stands before FROM")
-        elif word in NOTED:
-            note = f"{self._dockerfile.name}:{instruction.line}: {word} is read and not followed"
-            self._change(notes=(*self._now.notes, note) if word in ("USER", "VOLUME") else self._now.notes)
-        elif step := {
+        elif self._config is None:
+            raise DockerfileError(instruction.line, f"{keyword} must not come before FROM")
+        elif keyword in IGNORED_KEYWORDS:
+            warning = f"{self._dockerfile.name}:{instruction.line}: {keyword} is ignored"
+            self._update(
+                warnings=(*self._config.warnings, warning) if keyword in ("USER", "VOLUME") else self._config.warnings
+            )
+        elif handler := {
             "RUN": self._run,
             "COPY": self._copy,
             "ADD": self._copy,
@@ -103,102 +113,106 @@ class _Reading:
             "WORKDIR": self._working_directory,
             "ENTRYPOINT": self._entrypoint,
             "CMD": self._cmd,
-        }.get(word):
-            step(instruction, self._now)
+        }.get(keyword):
+            handler(instruction, self._config)
         else:
-            raise CannotObey(self._origin(instruction), f"cannot be obeyed: {word} needs a container engine")
-        if self._now and self._stage:
-            self._stages[self._stage] = self._now
+            raise UnsupportedInstruction(
+                self._origin(instruction), f"is not supported: {keyword} needs a container engine"
+            )
+        if self._config and self._stage:
+            self._stages[self._stage] = self._config
 
     def _from(self, instruction: Instruction) -> None:
-        name, *rest = words(instruction.value, self._before_from)
+        name, *rest = split_words(instruction.value, self._global_arguments)
         if rest and not (len(rest) == 2 and rest[0].upper() == "AS"):
-            raise DockerfileError(instruction.line, "FROM takes an image, and AS with a name")
-        self._now = self._stages.get(name.lower()) or self._known(name) or Recipe(name)
+            raise DockerfileError(instruction.line, "FROM takes an image, optionally with AS and a name")
+        self._config = self._stages.get(name.lower()) or self._resolve_base(name) or ImageConfig(name)
         self._stage = rest[1].lower() if rest else ""
-        self._arguments, self._command_here = {}, False
+        self._arguments, self._stage_has_cmd = {}, False
 
     def _argument(self, instruction: Instruction) -> None:
-        for text in _pairs_as_written(instruction.value):
-            name, given, default = text.partition("=")
-            variables = self._variables() if self._now else self._before_from
-            value = self._given.get(name, expanded(default, variables) if given else self._before_from.get(name))
+        for text in _split_pairs(instruction.value):
+            name, has_default, default = text.partition("=")
+            variables = self._variables() if self._config else self._global_arguments
+            value = self._build_arguments.get(
+                name, expand(default, variables) if has_default else self._global_arguments.get(name)
+            )
             if value is not None:
-                (self._arguments if self._now else self._before_from)[name] = value
+                (self._arguments if self._config else self._global_arguments)[name] = value
 
-    def _environment(self, instruction: Instruction, now: Recipe) -> None:
-        variables, changed = self._variables(), dict(now.environment)
+    def _environment(self, instruction: Instruction, config: ImageConfig) -> None:
+        variables, environment = self._variables(), dict(config.environment)
         first, *_ = instruction.value.split(maxsplit=1)
-        if "=" not in first:  # the old form: ENV NAME all the rest
+        if "=" not in first:  # the old form: ENV NAME VALUE
             name, _, value = instruction.value.partition(" ")
-            changed[name] = expanded(value.strip(), variables)
+            environment[name] = expand(value.strip(), variables)
         else:
-            for text in _pairs_as_written(instruction.value):
+            for text in _split_pairs(instruction.value):
                 name, _, value = text.partition("=")
-                changed[name] = expanded(value, variables)
-        self._change(environment=changed)
+                environment[name] = expand(value, variables)
+        self._update(environment=environment)
 
-    def _working_directory(self, instruction: Instruction, now: Recipe) -> None:
-        folder = self._absolute(expanded(instruction.value, self._variables()))
-        self._change(working_directory=folder, folders=(*now.folders, folder))
+    def _working_directory(self, instruction: Instruction, config: ImageConfig) -> None:
+        directory = self._absolute(expand(instruction.value, self._variables()))
+        self._update(working_directory=directory, directories=(*config.directories, directory))
 
-    def _copy(self, instruction: Instruction, now: Recipe) -> None:
+    def _copy(self, instruction: Instruction, config: ImageConfig) -> None:
         origin, flags = self._origin(instruction), instruction.flags
         if "from" in flags:
-            raise CannotObey(
-                origin, "cannot be obeyed: only files of its own folder can be copied, not --from an image"
+            raise UnsupportedInstruction(
+                origin, "is not supported: only files of its own directory can be copied, not --from an image"
             )
         if unknown := set(flags) - {"chown", "chmod", "link"}:
-            raise CannotObey(origin, f"cannot be obeyed: --{min(unknown)} is not understood")
-        given = instruction.list_form or words(instruction.value, self._variables())
-        if len(given) < 2:
-            raise DockerfileError(instruction.line, f"{instruction.word} takes what to copy and where to")
-        *sources, target = given
+            raise UnsupportedInstruction(origin, f"is not supported: unknown flag --{min(unknown)}")
+        arguments = instruction.exec_form or split_words(instruction.value, self._variables())
+        if len(arguments) < 2:
+            raise DockerfileError(instruction.line, f"{instruction.keyword} takes sources and a target")
+        *sources, target = arguments
         if remote := next((source for source in sources if "://" in source or source.startswith("git@")), None):
-            raise CannotObey(origin, f"cannot be obeyed: {remote} is not a file of its own folder")
-        into_folder = target.endswith(("/", "/.")) or target == "." or len(sources) > 1
-        path = self._absolute(target).rstrip("/") + ("/" if into_folder else "")
+            raise UnsupportedInstruction(origin, f"is not supported: {remote} is not a file of its own directory")
+        into_directory = target.endswith(("/", "/.")) or target == "." or len(sources) > 1
+        path = self._absolute(target).rstrip("/") + ("/" if into_directory else "")
         mode = int(flags["chmod"], 8) if flags.get("chmod", "").isdigit() else None
-        copy = Copy(origin, self._dockerfile.parent, tuple(sources), path or "/", mode, instruction.word == "ADD")
-        self._change(copies=(*now.copies, copy))
+        copy = Copy(origin, self._dockerfile.parent, tuple(sources), path or "/", mode, instruction.keyword == "ADD")
+        self._update(copies=(*config.copies, copy))
 
-    def _run(self, instruction: Instruction, now: Recipe) -> None:
-        run = Run(self._origin(instruction), now.working_directory, self._variables())
-        self._change(runs=(*now.runs, run))
+    def _run(self, instruction: Instruction, config: ImageConfig) -> None:
+        run = Run(self._origin(instruction), config.working_directory, self._variables())
+        self._update(runs=(*config.runs, run))
 
-    def _entrypoint(self, instruction: Instruction, now: Recipe) -> None:
-        # An ENTRYPOINT takes away the CMD of the image below, not one of its own stage.
-        self._change(entrypoint=instruction.command, command=now.command if self._command_here else ())
+    def _entrypoint(self, instruction: Instruction, config: ImageConfig) -> None:
+        # An ENTRYPOINT resets the CMD of the base image, not that of its own stage.
+        self._update(entrypoint=instruction.command, command=config.command if self._stage_has_cmd else ())
 
-    def _cmd(self, instruction: Instruction, _now: Recipe) -> None:
-        self._command_here = True
-        self._change(command=instruction.command)
+    def _cmd(self, instruction: Instruction, _config: ImageConfig) -> None:
+        self._stage_has_cmd = True
+        self._update(command=instruction.command)
 
     def _variables(self) -> dict[str, str]:
-        return {"PATH": DEFAULT_PATH, **self._arguments, **(self._now.environment if self._now else {})}
+        return {"PATH": DEFAULT_PATH, **self._arguments, **(self._config.environment if self._config else {})}
 
     def _absolute(self, path: str) -> str:
-        assert self._now is not None
-        return posixpath.normpath(posixpath.join(self._now.working_directory, path))
+        assert self._config is not None
+        return posixpath.normpath(posixpath.join(self._config.working_directory, path))
 
-    def _origin(self, instruction: Instruction) -> Origin:
-        return Origin(self._dockerfile, instruction)
+    def _origin(self, instruction: Instruction) -> InstructionLocation:
+        return InstructionLocation(self._dockerfile, instruction)
 
-    def _change(self, **changed: object) -> None:
-        assert self._now is not None
-        self._now = replace(self._now, **changed)  # type: ignore[arg-type]  # replace checks the names itself
+    def _update(self, **changes: object) -> None:
+        assert self._config is not None
+        self._config = replace(self._config, **changes)  # type: ignore[arg-type]  # replace() checks the names itself
 
 
-def _pairs_as_written(text: str) -> list[str]:
-    """`A=1 B="two words"` in its parts, with their quotes and variables left as they are."""
+def _split_pairs(text: str) -> list[str]:
+    """`A=1 B="two words"` split at spaces; quotes and variables are kept."""
     parts, quote, part = list[str](), "", ""
     escaped = False
-    for sign in text:
-        if sign.isspace() and not quote and not escaped:
+    for char in text:
+        if char.isspace() and not quote and not escaped:
             parts, part = [*parts, part] if part else parts, ""
             continue
-        if sign in "\"'" and not escaped and quote in ("", sign):
-            quote = "" if quote else sign
-        escaped = sign == "\\" and not escaped
-        part += sign
+        if char in "\"'" and not escaped and quote in ("", char):
+            quote = "" if quote else char
+        escaped = char == "\\" and not escaped
+        part += char
     return [*parts, part] if part else parts

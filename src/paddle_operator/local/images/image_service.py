@@ -1,13 +1,12 @@
-"""What does an image's name mean where no container engine is? A folder with a Dockerfile, read anew for each pod.
+"""What is an image without a container engine? A directory with a Dockerfile, read again for each pod.
 
-The last part of the name, without tag and digest, names a folder below one of `folders`; images.json may say otherwise
-by the full name or by its last part: {"demo": {"folder": "/home/me/demo", "build_arguments": {"PADDLE": "3.0.0"},
-"python": "/usr/bin/python3"}}, of which each may be missing.
+The short name, without registry, tag and digest, names a directory below one of `directories`. images.json overrides
+that by full or short name: {"demo": {"folder": "/home/me/demo", "build_arguments": {"PADDLE": "3.0.0"},
+"python": "/usr/bin/python3"}}; each field is optional.
 
-What comes out: `programs` is the bin folder of a cached environment, to be first in PATH, which no container may change
-(give the cache to the sandbox as `shown`). `mounts` are entries of a cached layer that is never changed either: each is
-to be copied for a container, since what it writes there is its own. A working directory that the Dockerfile names is
-among them, or lies in one that is, unless the machine shares it (/root).
+In the resulting Image, `programs` is the bin directory of a cached virtual environment, first in PATH; no container may
+change it (pass the cache to the sandbox as read-only path). `mounts` are entries of a cached layer; each is copied per
+container, since a container's writes are its own. The working directory is among them, unless the host has it (/root).
 """
 
 import asyncio
@@ -25,10 +24,10 @@ from paddle_operator.local.atomic_file import write_atomic
 from paddle_operator.local.cri import Image, ImageError, Progress, StartError
 from paddle_operator.local.images import layers
 from paddle_operator.local.images.dockerfile import DockerfileError
-from paddle_operator.local.images.image_config import CannotObey, Recipe, recipe
-from paddle_operator.local.images.interpreters import Interpreter, interpreter, wanted_minor
+from paddle_operator.local.images.image_config import ImageConfig, UnsupportedInstruction, read_image_config
+from paddle_operator.local.images.interpreters import Interpreter, find_interpreter, requested_minor
 from paddle_operator.local.images.run_instructions import pip_commands
-from paddle_operator.local.images.venv_cache import BuildFailed, Environments
+from paddle_operator.local.images.venv_cache import VenvBuildError, VenvCache
 
 _REFERENCE = re.compile(
     r"(?:[\w.-]+(?::\d+)?/)?(?P<path>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::[\w][\w.-]{0,127})?(?:@[a-z0-9+.-]+:[0-9a-f]{32,})?"
@@ -36,177 +35,182 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True)
-class Source:
-    """What an image is made of."""
+class ImageSource:
+    """What an image is built from."""
 
     folder: Path | None = None
     build_arguments: Mapping[str, str] = field(default_factory=dict)
-    python: Path | None = None  # the machine's, to be used as it is
+    python: Path | None = None  # an interpreter of the host, used as it is
 
     @property
     def dockerfile(self) -> Path:
         return (self.folder or Path()) / "Dockerfile"
 
 
-class LocalImages:
+class ImageService:
     def __init__(
         self,
-        folders: Sequence[Path],
+        directories: Sequence[Path],
         registered: Path,
         cache: Path,
         build_arguments: Mapping[str, str] | None = None,
         host_python: Path | None = None,
         hints: Mapping[str, str] | None = None,
     ) -> None:
-        """`hints` has a sentence to be added when pip fails on a package of that name, such as who has wheels of it."""
-        self._folders, self._registered = folders, registered
+        """`hints` maps a package to a sentence that is added when pip fails on it, such as where wheels of it are."""
+        self._directories, self._registered = directories, registered
         self._build_arguments, self._host_python = build_arguments or {}, host_python
         self._hints = hints or {}
         self._pythons: dict[int | None, Interpreter] = {}
-        self._layers, self._environments = cache / "layers", Environments(cache / "environments")
-        self._called = cache / "pythons"
+        self._layers, self._venvs = cache / "layers", VenvCache(cache / "environments")
+        self._python_wrappers = cache / "pythons"
 
     async def find(self, name: str, progress: Progress) -> Image:
-        source = await asyncio.to_thread(self._known_source, name)
-        with self._in_words(name, source):
+        source = await asyncio.to_thread(self._require_source, name)
+        with self._as_image_error(name, source):
             if source.folder is None:
                 assert source.python
-                return Image(name, programs=await asyncio.to_thread(self._by_both_names, source.python))
-            return await self._made(name, source, progress)
+                return Image(name, programs=await asyncio.to_thread(self._wrap_python, source.python))
+            return await self._build(name, source, progress)
 
     def check(self, name: str) -> None:
-        """Whether it could be made: it is known, and its Dockerfile can be obeyed. Raises ImageError."""
-        source = self._known_source(name)
+        """Check that the image is known and its Dockerfile is supported. Raises ImageError."""
+        source = self._require_source(name)
         if source.folder is not None:
-            with self._in_words(name, source):
-                for run in self._recipe(source, ()).runs:
+            with self._as_image_error(name, source):
+                for run in self._config(source, ()).runs:
                     list(pip_commands(run))
 
-    def _known_source(self, name: str) -> Source:
+    def _require_source(self, name: str) -> ImageSource:
         source = self._source(name)
         if source.folder is None and source.python is None:
-            raise ImageError("ErrImagePull", self._unknown(name, last_part(name)))
+            raise ImageError("ErrImagePull", self._describe_unknown(name, short_name(name)))
         return source
 
     @contextmanager
-    def _in_words(self, name: str, source: Source) -> Iterator[None]:
-        """What goes wrong with an image is told as one kind of error."""
-        last = last_part(name)
+    def _as_image_error(self, name: str, source: ImageSource) -> Iterator[None]:
+        """Raise every failure as an ImageError."""
+        short = short_name(name)
         try:
             yield
         except DockerfileError as error:
             raise ImageError("ErrImagePull", f"{source.dockerfile}:{error.line}: {error}") from None
-        except CannotObey as error:
-            raise ImageError("ErrImagePull", f"{error}; {ways_out(last)}") from None
-        except BuildFailed as error:
-            raise ImageError("ErrImagePull", self._failed(source, str(error), last)) from None
+        except UnsupportedInstruction as error:
+            raise ImageError("ErrImagePull", f"{error}; {fixes(short)}") from None
+        except VenvBuildError as error:
+            raise ImageError("ErrImagePull", self._describe_pip_failure(source, str(error), short)) from None
         except (OSError, UnicodeDecodeError, StartError) as error:
             raise ImageError(
-                "ErrImagePull", f"image {name} cannot be made of {source.folder or source.python}: {error}"
+                "ErrImagePull", f"cannot build image {name} from {source.folder or source.python}: {error}"
             ) from None
 
-    def known(self) -> list[str]:
-        """Names of images that can be used, each once."""
-        folders = [path.parent.name for folder in self._folders for path in folder.glob("*/Dockerfile")]
-        return sorted({*folders, *self._registrations()})
+    def image_names(self) -> list[str]:
+        """Names of the images that can be used, each once."""
+        names = [path.parent.name for directory in self._directories for path in directory.glob("*/Dockerfile")]
+        return sorted({*names, *self._registrations()})
 
-    async def _made(self, name: str, source: Source, progress: Progress) -> Image:
-        made_of = await asyncio.to_thread(self._recipe, source, ())
-        for note in made_of.notes:
-            progress(note)
-        layer = await asyncio.to_thread(layers.layer, made_of.copies, made_of.folders, self._layers)
+    async def _build(self, name: str, source: ImageSource, progress: Progress) -> Image:
+        config = await asyncio.to_thread(self._config, source, ())
+        for warning in config.warnings:
+            progress(warning)
+        layer = await asyncio.to_thread(layers.build_layer, config.copies, config.directories, self._layers)
         return Image(
             name,
-            made_of.entrypoint,
-            made_of.command,
-            made_of.environment,
-            made_of.working_directory,
-            programs=await asyncio.to_thread(self._by_both_names, source.python)
+            config.entrypoint,
+            config.command,
+            config.environment,
+            config.working_directory,
+            programs=await asyncio.to_thread(self._wrap_python, source.python)
             if source.python
-            else (await self._programs(made_of, layer, progress),),
-            mounts=tuple(layers.mounts(layer)),
+            else (await self._programs(config, layer, progress),),
+            mounts=tuple(layers.layer_mounts(layer)),
         )
 
-    def _by_both_names(self, python: Path) -> tuple[Path, ...]:
-        """Where the machine's own Python is found as `python` and as `python3`: Debian, for one, has only the latter.
+    def _wrap_python(self, python: Path) -> tuple[Path, ...]:
+        """Directories in which the host's Python is both `python` and `python3`: Debian, for one, has only the latter.
 
-        Scripts and no links: a Python that is called by a link outside its virtual environment does not find it.
+        Scripts and not links: a Python that is called by a link outside its virtual environment does not find it.
         """
         script = f'#!/bin/sh\nexec {shlex.quote(str(python))} "$@"\n'
-        folder = self._called / hashlib.sha256(script.encode()).hexdigest()[:16]
-        folder.mkdir(parents=True, exist_ok=True)
+        directory = self._python_wrappers / hashlib.sha256(script.encode()).hexdigest()[:16]
+        directory.mkdir(parents=True, exist_ok=True)
         for name in ("python", "python3"):
-            if not (folder / name).exists():
-                write_atomic(folder / name, script, mode=0o755)
-        return folder, python.parent
+            if not (directory / name).exists():
+                write_atomic(directory / name, script, mode=0o755)
+        return directory, python.parent
 
-    async def _programs(self, made_of: Recipe, layer: Path, progress: Progress) -> Path:
-        commands = [command for run in made_of.runs for command in pip_commands(run)]
-        python = await self._python(made_of.base, progress)
-        return await self._environments.find(python, commands, layer, progress) / "bin"
+    async def _programs(self, config: ImageConfig, layer: Path, progress: Progress) -> Path:
+        commands = [command for run in config.runs for command in pip_commands(run)]
+        python = await self._python(config.base, progress)
+        return await self._venvs.find(python, commands, layer, progress) / "bin"
 
     async def _python(self, base: str, progress: Progress) -> Interpreter:
-        minor = wanted_minor(base)
+        minor = requested_minor(base)
         if minor not in self._pythons:
-            self._pythons[minor] = await interpreter(minor)  # asking other Pythons for their version takes a while
+            self._pythons[minor] = await find_interpreter(
+                minor
+            )  # cached: asking interpreters for their version is slow
         python = self._pythons[minor]
         if minor is not None and python.minor != minor:
-            progress(f"{base} asks for Python 3.{minor}, which this machine lacks: Python {python.version} is used")
+            progress(f"{base} asks for Python 3.{minor}, which is not installed here: using Python {python.version}")
         return python
 
-    def _recipe(self, source: Source, above: tuple[Path, ...]) -> Recipe:
-        """Raises what recipe() raises, and DockerfileError for an image that is built on itself."""
-        if source.dockerfile in above:
+    def _config(self, source: ImageSource, derived: tuple[Path, ...]) -> ImageConfig:
+        """Raises what read_image_config() raises, and DockerfileError for an image that is built on itself."""
+        if source.dockerfile in derived:
             raise DockerfileError(1, f"the image of {source.folder} is built on itself")
 
-        def below(base: str) -> Recipe | None:
-            found = self._source(base) if _REFERENCE.fullmatch(base) else Source()
-            return self._recipe(found, (*above, source.dockerfile)) if found.folder else None
+        def resolve_base(base: str) -> ImageConfig | None:
+            found = self._source(base) if _REFERENCE.fullmatch(base) else ImageSource()
+            return self._config(found, (*derived, source.dockerfile)) if found.folder else None
 
-        return recipe(source.dockerfile, {**self._build_arguments, **source.build_arguments}, below)
+        return read_image_config(source.dockerfile, {**self._build_arguments, **source.build_arguments}, resolve_base)
 
-    def _source(self, name: str) -> Source:
-        registrations, last = self._registrations(), last_part(name)
-        said = next((registrations[key] for key in (name, without_tag(name), last) if key in registrations), Source())
-        folders = (folder / last for folder in self._folders if (folder / last / "Dockerfile").is_file())
-        return replace(said, folder=said.folder or next(folders, None), python=said.python or self._host_python)
+    def _source(self, name: str) -> ImageSource:
+        registrations, short = self._registrations(), short_name(name)
+        keys = (name, strip_tag(name), short)
+        registered = next((registrations[key] for key in keys if key in registrations), ImageSource())
+        directories = (path / short for path in self._directories if (path / short / "Dockerfile").is_file())
+        return replace(
+            registered,
+            folder=registered.folder or next(directories, None),
+            python=registered.python or self._host_python,
+        )
 
-    def _registrations(self) -> dict[str, Source]:
+    def _registrations(self) -> dict[str, ImageSource]:
         try:
-            return registrations(self._registered)
+            return read_registrations(self._registered)
         except (OSError, ValueError) as error:
             raise ImageError("ErrImagePull", f"{self._registered} cannot be read ({error}): remove it") from None
 
-    def _unknown(self, name: str, last: str) -> str:
-        known = ", ".join(self.known()) or "none"
-        return (
-            f'image "{name}" is not known here, where images are folders with a Dockerfile ({known}): {ways_out(last)}'
-        )
+    def _describe_unknown(self, name: str, short: str) -> str:
+        names = ", ".join(self.image_names()) or "none"
+        return f'image "{name}" is unknown: local images are directories with a Dockerfile ({names}); {fixes(short)}'
 
-    def _failed(self, source: Source, said: str, last: str) -> str:
-        hint = "".join(f" ({hint})" for package, hint in self._hints.items() if package in said)
-        return f"pip failed for {source.dockerfile}: {said}{hint}; correct its lines, or {ways_out(last)}"
+    def _describe_pip_failure(self, source: ImageSource, output: str, short: str) -> str:
+        hint = "".join(f" ({hint})" for package, hint in self._hints.items() if package in output)
+        return f"pip failed for {source.dockerfile}: {output}{hint}; correct its lines, or {fixes(short)}"
 
 
-def ways_out(last: str) -> str:
+def fixes(short: str) -> str:
     return (
-        f"use a folder of yours with a Dockerfile that local mode can obey (--image {last}=DIR), "
+        f"use a directory with a Dockerfile that local mode supports (--image {short}=DIR), "
         "or this machine's own Python (--python)"
     )
 
 
-def last_part(name: str) -> str:
-    """`demo` of `registry.example/team/demo:v1`. Raises ImageError for what is no name of an image."""
-    found = _REFERENCE.fullmatch(name)
-    if not found:
+def short_name(name: str) -> str:
+    """`demo` of `registry.example/team/demo:v1`. Raises ImageError for an invalid name."""
+    match = _REFERENCE.fullmatch(name)
+    if not match:
         why = "repository name must be lowercase" if name.lower() != name else "invalid reference format"
         raise ImageError("InvalidImageName", f'couldn\'t parse image name "{name}": {why}')
-    return found["path"].rpartition("/")[2]
+    return match["path"].rpartition("/")[2]
 
 
-def without_tag(name: str) -> str:
-    path, slash, last = name.partition("@")[0].rpartition("/")
-    return path + slash + last.partition(":")[0]
+def strip_tag(name: str) -> str:
+    path, slash, short = name.partition("@")[0].rpartition("/")
+    return path + slash + short.partition(":")[0]
 
 
 def register_image(
@@ -216,35 +220,35 @@ def register_image(
     build_arguments: Mapping[str, str] | None = None,
     python: Path | None = None,
 ) -> None:
-    """Write down what an image is made of from now on; what was said of it before is forgotten. Raises OSError."""
-    last_part(name)
+    """Store what an image is built from, in place of an earlier registration. Raises OSError."""
+    short_name(name)
     try:
-        said = registrations(registered)
+        sources = read_registrations(registered)
     except ValueError:
-        said = {}  # unreadable, so nothing that it says is lost
-    said[name] = Source(folder, build_arguments or {}, python)
-    text = json.dumps({key: _stored(source) for key, source in sorted(said.items())}, indent=2)
+        sources = {}  # an unreadable file is replaced
+    sources[name] = ImageSource(folder, build_arguments or {}, python)
+    text = json.dumps({key: _encode(source) for key, source in sorted(sources.items())}, indent=2)
     write_atomic(registered, text + "\n", mode=0o644)
 
 
-def registrations(registered: Path) -> dict[str, Source]:
-    """By name. Raises ValueError for a file that is not of our making."""
+def read_registrations(registered: Path) -> dict[str, ImageSource]:
+    """Image sources by name. Raises ValueError for an invalid file."""
     try:
         stored = json.loads(registered.read_text())
     except FileNotFoundError:
         return {}
     try:
-        return {name: _source_of(entry) for name, entry in stored.items()}
+        return {name: _decode(entry) for name, entry in stored.items()}
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not a map of images: {error}") from None
 
 
-def _source_of(entry: Mapping[str, Any]) -> Source:
+def _decode(entry: Mapping[str, Any]) -> ImageSource:
     folder, python = entry.get("folder"), entry.get("python")
     arguments = {str(name): str(value) for name, value in entry.get("build_arguments", {}).items()}
-    return Source(Path(folder) if folder else None, arguments, Path(python) if python else None)
+    return ImageSource(Path(folder) if folder else None, arguments, Path(python) if python else None)
 
 
-def _stored(source: Source) -> dict[str, object]:
+def _encode(source: ImageSource) -> dict[str, object]:
     paths = {"folder": source.folder, "python": source.python}
     return {key: str(path) for key, path in paths.items() if path} | {"build_arguments": dict(source.build_arguments)}

@@ -1,4 +1,4 @@
-"""Which Python does a base image mean? `python:3.11…` that minor version, if this machine has it; all others ours."""
+"""Which Python does a base image mean? `python:3.11…` that minor version if installed here; all others our own."""
 
 import asyncio
 import os
@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_OF_PYTHON = re.compile(r"(?:.*/)?python:3\.(\d+)(?:\D.*)?")
-_TELL = "import sys; print(sys.executable); print('%d.%d.%d' % sys.version_info[:3])"
-_WITHIN_SECONDS = 20
+_PYTHON_IMAGE = re.compile(r"(?:.*/)?python:3\.(\d+)(?:\D.*)?")
+_PRINT_VERSION = "import sys; print(sys.executable); print('%d.%d.%d' % sys.version_info[:3])"
+_PROBE_TIMEOUT_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -24,43 +24,51 @@ class Interpreter:
         return int(self.version.split(".")[1])
 
 
-def wanted_minor(base: str) -> int | None:
-    """The 11 of `python:3.11-slim`; None where a base image asks for no version."""
-    found = _OF_PYTHON.fullmatch(base)
+def requested_minor(base: str) -> int | None:
+    """The 11 of `python:3.11-slim`; None if the base image requests no version."""
+    found = _PYTHON_IMAGE.fullmatch(base)
     return int(found[1]) if found else None
 
 
-async def interpreter(minor: int | None) -> Interpreter:
-    """The first that fits and runs, and this one where none does."""
+async def find_interpreter(minor: int | None) -> Interpreter:
+    """The first installed interpreter of this minor version that runs, else our own."""
     own = Interpreter(Path(sys.executable), ".".join(map(str, sys.version_info[:3])))
     if minor in (None, own.minor):
         return own
-    for path in (*_on_path(f"python3.{minor}"), *_of_version_managers(minor)):
-        found = await asyncio.to_thread(asked, path)
+    for path in (*_on_path(f"python3.{minor}"), *_from_version_managers(minor)):
+        found = await asyncio.to_thread(probe_interpreter, path)
         if found and found.minor == minor:
             return found
     return own
 
 
-def asked(path: Path) -> Interpreter | None:
-    """What a Python says of itself; None where it does not run, as a version manager's shim without a version."""
+def probe_interpreter(path: Path) -> Interpreter | None:
+    """Ask an interpreter for its version; None if it does not run, as a version manager's shim without a version."""
     try:
-        told = subprocess.run(  # noqa: S603 -- a Python that the user has or names
-            [path, "-I", "-c", _TELL], capture_output=True, text=True, timeout=_WITHIN_SECONDS, check=True
+        result = subprocess.run(  # noqa: S603 -- a Python that the user has installed or named
+            [path, "-I", "-c", _PRINT_VERSION],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    executable, version = told.stdout.splitlines()[-2:]
+    executable, version = result.stdout.splitlines()[-2:]
     return Interpreter(Path(executable), version)
 
 
 def _on_path(name: str) -> list[Path]:
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return [Path(found) for folder in folders if (found := shutil.which(name, path=folder))]
+    directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return [Path(found) for directory in directories if (found := shutil.which(name, path=directory))]
 
 
-def _of_version_managers(minor: int) -> list[Path]:
-    """What pyenv and uv have installed: their shims stand for what is chosen at the moment, which may be another."""
+def _from_version_managers(minor: int) -> list[Path]:
+    """Interpreters that pyenv and uv have installed; their shims run the selected version, which may be another."""
     home = Path.home()
-    kept = ((home / ".pyenv/versions", f"3.{minor}.*"), (home / ".local/share/uv/python", f"cpython-3.{minor}.*"))
-    return [path for folder, name in kept for path in sorted(folder.glob(f"{name}/bin/python3.{minor}"), reverse=True)]
+    patterns = ((home / ".pyenv/versions", f"3.{minor}.*"), (home / ".local/share/uv/python", f"cpython-3.{minor}.*"))
+    return [
+        path
+        for directory, name in patterns
+        for path in sorted(directory.glob(f"{name}/bin/python3.{minor}"), reverse=True)
+    ]

@@ -1,8 +1,7 @@
-"""Which files does an image bring, and where do they stand in a container? COPY and ADD, done once into a folder of the
-cache that is never changed again.
+"""Builds the layer of an image: COPY and ADD are done once, into a cached directory that never changes again.
 
-The folder is the image's root as far as the Dockerfile fills it. What it has is told as mounts: whole folders where the
-image is alone (/wide_and_deep), single entries where it shares a folder with the machine (/usr/local/bin).
+The directory is the image's root as far as the Dockerfile fills it. A container sees it as mounts: whole directories
+that only the image has (/wide_and_deep), single entries where the host has the directory, too (/usr/local/bin).
 """
 
 import hashlib
@@ -16,103 +15,105 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from paddle_operator.local.cri import Mount
-from paddle_operator.local.images.image_config import CannotObey, Copy
+from paddle_operator.local.images.image_config import Copy, UnsupportedInstruction
 
-# Folders that every base image has: an image adds to them and does not own them.
-_SHARED = frozenset(map(PurePosixPath, ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp")))  # noqa: S108
-_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr", "var")
+# Directories that every base image has: an image adds entries to them and does not own them.
+_SHARED_DIRECTORIES = frozenset(
+    map(PurePosixPath, ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp"))  # noqa: S108
+)
+_SYSTEM_DIRECTORIES = ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr", "var")
 
 
-def layer(copies: Sequence[Copy], folders: Sequence[str], layers: Path) -> Path:
-    """The folder with everything copied, made first where it is not there. Raises CannotObey and OSError."""
+def build_layer(copies: Sequence[Copy], directories: Sequence[str], layers: Path) -> Path:
+    """Return the layer's directory; copy the files if it is not cached. Raises UnsupportedInstruction, OSError."""
     found = [(copy, list(_matches(copy))) for copy in copies]
-    path = layers / _digest(found, folders)
+    path = layers / _digest(found, directories)
     if path.exists():
         return path
     layers.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=".making-", dir=layers))
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=layers))
     try:
-        made.chmod(0o755)
+        building.chmod(0o755)
         for copy, matches in found:
-            _copy(copy, matches, made)
-        for folder in folders:
-            (made / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
+            _copy(copy, matches, building)
+        for directory in directories:
+            (building / directory.lstrip("/")).mkdir(parents=True, exist_ok=True)
         try:
-            made.rename(path)
+            building.rename(path)
         except OSError:
-            if not path.exists():  # else somebody else was faster, with the same files
+            if not path.exists():  # otherwise another process has built the same layer
                 raise
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(building, ignore_errors=True)
     return path
 
 
-def mounts(layer: Path) -> Iterator[Mount]:
-    """What a container has to see of a layer. Each is to be copied for a container, which may write there."""
-    yield from _mounts_below(layer, PurePosixPath("/"))
+def layer_mounts(layer: Path) -> Iterator[Mount]:
+    """The mounts that show a layer in a container. Each must be copied per container, which may write there."""
+    yield from _walk_mounts(layer, PurePosixPath("/"))
 
 
-def _mounts_below(folder: Path, target: PurePosixPath) -> Iterator[Mount]:
-    for entry in sorted(folder.iterdir()):
+def _walk_mounts(directory: Path, target: PurePosixPath) -> Iterator[Mount]:
+    for entry in sorted(directory.iterdir()):
         path = target / entry.name
         if entry.is_dir() and not entry.is_symlink() and _is_shared(path):
-            yield from _mounts_below(entry, path)
+            yield from _walk_mounts(entry, path)
         else:
             yield Mount(entry, str(path))
 
 
 def _is_shared(path: PurePosixPath) -> bool:
-    return path in _SHARED or (path.parts[1] in _SYSTEM and os.path.isdir(path))
+    return path in _SHARED_DIRECTORIES or (path.parts[1] in _SYSTEM_DIRECTORIES and os.path.isdir(path))
 
 
 def _matches(copy: Copy) -> Iterator[Path]:
     for source in copy.sources:
         relative = os.path.normpath(source.lstrip("/")) if source.strip("/") else "."
         if relative.startswith(".."):
-            raise CannotObey(copy.origin, f"cannot be obeyed: {source} lies outside of {copy.context}")
+            raise UnsupportedInstruction(copy.origin, f"is not supported: {source} lies outside of {copy.context}")
         found = [copy.context] if relative == "." else sorted(copy.context.glob(relative))
-        found = [path for path in found if path == copy.context or not _ignored(copy.context, path)]
+        found = [path for path in found if path == copy.context or not _is_ignored(copy.context, path)]
         if not found:
-            raise CannotObey(copy.origin, f"cannot be obeyed: {source} is not in {copy.context}")
+            raise UnsupportedInstruction(copy.origin, f"is not supported: {source} is not in {copy.context}")
         yield from found
 
 
-def _digest(found: Sequence[tuple[Copy, Sequence[Path]]], folders: Sequence[str]) -> str:
-    """By the files' names, sizes and times, as make does it: data in an image may be large."""
-    digest = hashlib.sha256("\0".join(folders).encode())
+def _digest(found: Sequence[tuple[Copy, Sequence[Path]]], directories: Sequence[str]) -> str:
+    """A digest of the files' names, sizes and times, not of their content: data in an image may be large."""
+    digest = hashlib.sha256("\0".join(directories).encode())
     for copy, matches in found:
-        digest.update(repr((copy.target, copy.mode, copy.unpacks)).encode())
+        digest.update(repr((copy.target, copy.mode, copy.unpacks_archives)).encode())
         for match in matches:
-            for path in (match, *_below(copy.context, match)):
+            for path in (match, *_walk(copy.context, match)):
                 status = path.lstat()
-                told = (str(path), status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-                digest.update(repr(told if not path.is_dir() else told[:2]).encode())
+                attributes = (str(path), status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                digest.update(repr(attributes if not path.is_dir() else attributes[:2]).encode())
     return digest.hexdigest()[:24]
 
 
-def _below(context: Path, folder: Path) -> Iterator[Path]:
-    if not folder.is_dir() or (folder.is_symlink() and folder != context):
+def _walk(context: Path, directory: Path) -> Iterator[Path]:
+    if not directory.is_dir() or (directory.is_symlink() and directory != context):
         return
-    for path in sorted(folder.iterdir()):
-        if not _ignored(context, path):
+    for path in sorted(directory.iterdir()):
+        if not _is_ignored(context, path):
             yield path
-        yield from _below(context, path)  # also of an ignored folder: an exception may stand in it
+        yield from _walk(context, path)  # also of an ignored directory: it may contain an exception
 
 
 def _copy(copy: Copy, matches: Sequence[Path], root: Path) -> None:
     target = root / copy.target.strip("/")
-    into_folder = copy.target.endswith("/") or len(matches) > 1
+    into_directory = copy.target.endswith("/") or len(matches) > 1
     for match in matches:
         if match.is_dir():
             target.mkdir(parents=True, exist_ok=True)
-            for path in _below(copy.context, match):
+            for path in _walk(copy.context, match):
                 _copy_one(path, target / path.relative_to(match), copy.mode)
-        elif copy.unpacks and tarfile.is_tarfile(match):
+        elif copy.unpacks_archives and tarfile.is_tarfile(match):
             target.mkdir(parents=True, exist_ok=True)
             with tarfile.open(match) as archive:
                 archive.extractall(target, filter="tar")
         else:
-            _copy_one(match, target / match.name if into_folder or target.is_dir() else target, copy.mode)
+            _copy_one(match, target / match.name if into_directory or target.is_dir() else target, copy.mode)
 
 
 def _copy_one(source: Path, target: Path, mode: int | None) -> None:
@@ -126,8 +127,8 @@ def _copy_one(source: Path, target: Path, mode: int | None) -> None:
         target.chmod(mode)
 
 
-def _ignored(context: Path, path: Path) -> bool:
-    """Whether .dockerignore leaves it out; the last pattern that fits decides."""
+def _is_ignored(context: Path, path: Path) -> bool:
+    """Whether .dockerignore excludes the path; the last matching pattern decides."""
     name, ignored = path.relative_to(context).as_posix(), False
     for pattern, exception in _ignore_patterns(context / ".dockerignore"):
         if pattern.fullmatch(name):
@@ -153,6 +154,6 @@ def _patterns(text: str) -> tuple[tuple[re.Pattern[str], bool], ...]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    signs = re.split(r"(\*\*/|\*\*|\*|\?)", text)
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(meaning.get(sign, re.escape(sign)) for sign in signs) + "(?:/.*)?")
+    tokens = re.split(r"(\*\*/|\*\*|\*|\?)", text)
+    translation = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(translation.get(token, re.escape(token)) for token in tokens) + "(?:/.*)?")

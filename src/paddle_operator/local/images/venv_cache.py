@@ -1,7 +1,7 @@
-"""Where does a container's Python come from? A virtual environment in the cache, made once for each set of pip lines.
+"""Caches one virtual environment per set of pip commands; containers get their Python from it.
 
-A virtual environment knows its own path, so it is not made elsewhere and moved: it is made in its place under a lock
-that dies with its holder, and a mark is written when it is whole.
+A virtual environment contains its own path, so it cannot be built elsewhere and moved: it is built in place under a
+lock that ends with its holder, and a marker is written when it is complete.
 """
 
 import asyncio
@@ -20,98 +20,100 @@ from pathlib import Path
 from typing import IO
 
 from paddle_operator.local.cri import Command, Progress
-from paddle_operator.local.images.image_config import CannotObey
+from paddle_operator.local.images.image_config import UnsupportedInstruction
 from paddle_operator.local.images.interpreters import Interpreter
 from paddle_operator.local.images.run_instructions import PipCommand
 from paddle_operator.local.sandbox.sandbox import start_plain_process
 
-_MARK = ".whole"
-_LOOK_AGAIN_SECONDS = 0.1
-_STILL_SECONDS = 5.0
-_REQUIREMENTS = ("-r", "--requirement", "-c", "--constraint")
-_LINKS = ("-f", "--find-links")
+_COMPLETE_MARKER = ".complete"
+_LOCK_POLL_SECONDS = 0.1
+_STALL_REPORT_SECONDS = 5.0
+_REQUIREMENT_OPTIONS = ("-r", "--requirement", "-c", "--constraint")
+_FIND_LINKS_OPTIONS = ("-f", "--find-links")
 _ARCHIVES = (".whl", ".tar.gz", ".zip")
-_NAMED = re.compile(r"^\s*(?:-r|--requirement|-c|--constraint|-f|--find-links)?[\s=]*(\S*[./]\S*)", re.MULTILINE)
-_SAYING = re.compile(r"^(Collecting|Downloading|Building wheel for|Using cached) (\S+)(?: \(([\d.]+ [kMG]?B)\))?")
+_FILE_REFERENCE = re.compile(
+    r"^\s*(?:-r|--requirement|-c|--constraint|-f|--find-links)?[\s=]*(\S*[./]\S*)", re.MULTILINE
+)
+_PIP_STEP = re.compile(r"^(Collecting|Downloading|Building wheel for|Using cached) (\S+)(?: \(([\d.]+ [kMG]?B)\))?")
 
 
-# Run by the environment's Python to be. pip and setuptools are unpacked from the wheels that come with every Python, as
-# python:3.11 has both: 0.3 s, where ensurepip installs the same in 5 s.
-_MAKE = """
+# Run by the base interpreter. pip and setuptools, which python:3.11 images have, are unpacked from the wheels that come
+# with Python: 0.3 s, where ensurepip installs the same in 5 s.
+_CREATE_VENV = """
 import pathlib, sys, sysconfig, venv, zipfile
-folder = pathlib.Path(sys.argv[1])
-venv.EnvBuilder(symlinks=True).create(folder)
+directory = pathlib.Path(sys.argv[1])
+venv.EnvBuilder(symlinks=True).create(directory)
 try:
     import ensurepip
-    places = [pathlib.Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR")]
-    wheels = [wheel for place in places if place for wheel in pathlib.Path(place).glob("*.whl")]
+    bundles = [pathlib.Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR")]
+    wheels = [wheel for path in bundles if path for wheel in pathlib.Path(path).glob("*.whl")]
     bundled = [wheel for wheel in wheels if wheel.name.startswith(("pip-", "setuptools-"))]
 except ImportError:
     bundled = []
 if not any(wheel.name.startswith("pip-") for wheel in bundled):
     sys.exit(f"ERROR: {sys.executable} comes without pip: install python3-venv, or use another Python")
 for wheel in bundled:
-    zipfile.ZipFile(wheel).extractall(next(folder.glob("lib/python3*/site-packages")))
+    zipfile.ZipFile(wheel).extractall(next(directory.glob("lib/python3*/site-packages")))
 for name in ("pip", "pip3"):
-    script = folder / "bin" / name
+    script = directory / "bin" / name
     script.write_text('#!/bin/sh\\nexec "$(dirname "$0")/python" -m pip "$@"\\n')
     script.chmod(0o755)
 """
 
 
-class BuildFailed(Exception):
-    """str() is what pip said last."""
+class VenvBuildError(Exception):
+    """pip failed; str() is the end of its output."""
 
 
-class Environments:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+class VenvCache:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
 
     async def find(self, python: Interpreter, commands: Sequence[PipCommand], layer: Path, progress: Progress) -> Path:
-        """An environment's folder, made first where it is not there. Raises BuildFailed and OSError."""
+        """Return the environment's directory; build it first if it is not cached. Raises VenvBuildError and OSError."""
         key = await asyncio.to_thread(_key, python, commands, layer)
-        environment = self._folder / key
-        if _is_whole(environment):
+        environment = self._directory / key
+        if _is_complete(environment):
             return environment
-        async with self._alone(key, progress):
-            if not _is_whole(environment):
+        async with self._lock(key, progress):
+            if not _is_complete(environment):
                 await asyncio.to_thread(shutil.rmtree, environment, ignore_errors=True)
-                began = time.monotonic()
-                await _Build(environment, python, layer, progress).carry_out(commands)
-                (environment / _MARK).write_text(json.dumps([command.arguments for command in commands]))
-                progress(f"environment ready after {time.monotonic() - began:.0f} s")
+                started_at = time.monotonic()
+                await _Build(environment, python, layer, progress).run(commands)
+                (environment / _COMPLETE_MARKER).write_text(json.dumps([command.arguments for command in commands]))
+                progress(f"environment ready after {time.monotonic() - started_at:.0f} s")
         return environment
 
     @asynccontextmanager
-    async def _alone(self, key: str, progress: Progress) -> AsyncIterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / f".{key}.lock").open("w") as lock:
-            told = False
+    async def _lock(self, key: str, progress: Progress) -> AsyncIterator[None]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with (self._directory / f".{key}.lock").open("w") as lock:
+            reported = False
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if not told:
-                        progress("waiting for the environment, which is being made already")
-                    told = True
-                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+                    if not reported:
+                        progress("waiting for another build of the same environment")
+                    reported = True
+                    await asyncio.sleep(_LOCK_POLL_SECONDS)
             yield
 
 
-def _is_whole(environment: Path) -> bool:
-    """Also whether the Python that it was made of is still there."""
-    return (environment / _MARK).exists() and (environment / "bin" / "python").exists()
+def _is_complete(environment: Path) -> bool:
+    """Whether the environment was built to the end and its base interpreter still exists."""
+    return (environment / _COMPLETE_MARKER).exists() and (environment / "bin" / "python").exists()
 
 
 class _Build:
     def __init__(self, environment: Path, python: Interpreter, layer: Path, progress: Progress) -> None:
         self._environment, self._python, self._layer, self._progress = environment, python, layer, progress
-        self._files = environment / ".files"  # a copy: pip writes into the folders that it builds from
+        self._files = environment / ".files"  # a copy: pip writes to the directories that it builds from
 
-    async def carry_out(self, commands: Sequence[PipCommand]) -> None:
-        self._progress(f"making a Python {self._python.version} environment")
-        await self._run([str(self._python.path), "-I", "-c", _MAKE, str(self._environment)], os.environ)
+    async def run(self, commands: Sequence[PipCommand]) -> None:
+        self._progress(f"creating a Python {self._python.version} environment")
+        await self._run([str(self._python.path), "-I", "-c", _CREATE_VENV, str(self._environment)], os.environ)
         if any(_paths(command, self._layer) for command in commands):
             await asyncio.to_thread(shutil.copytree, self._layer, self._files, symlinks=True)
         for command in commands:
@@ -129,104 +131,108 @@ class _Build:
         await self._run([python, "-m", "pip", *arguments], {**os.environ, **variables, **settings})
 
     async def _run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Raises BuildFailed. Ends with the supervisor, as containers do."""
+        """Run a command that ends with the supervisor, as containers do. Raises VenvBuildError."""
         inherited = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
         command = Command(tuple(arguments), inherited, str(self._environment.parent))
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as heard, os.fdopen(writing, "wb") as said:
-            process = await start_plain_process(command, said.fileno())
-            said.close()
-            telling = _Telling(self._progress)
+        read_end, write_end = os.pipe()
+        with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb") as writer:
+            process = await start_plain_process(command, writer.fileno())
+            writer.close()
+            pip_progress = _PipProgress(self._progress)
             try:
-                await telling.listen(heard)
+                await pip_progress.read(reader)
                 if await process.wait():
-                    raise BuildFailed(telling.last_words())
+                    raise VenvBuildError(pip_progress.error_summary())
             finally:
                 process.kill()
                 await asyncio.shield(process.wait())
 
 
-class _Telling:
-    """What pip says, in fewer words and with what can be heard of it in time."""
+class _PipProgress:
+    """Condenses pip's output into short progress lines, and reports a step that takes long."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._lines = progress, list[str]()
-        self._doing, self._since = "", time.monotonic()
+        self._step, self._step_started_at = "", time.monotonic()
 
-    async def listen(self, pipe: IO[bytes]) -> None:
+    async def read(self, pipe: IO[bytes]) -> None:
         reader = asyncio.StreamReader(limit=1 << 20)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
         try:
             while True:
                 try:
-                    line = await asyncio.wait_for(reader.readline(), _STILL_SECONDS)
+                    line = await asyncio.wait_for(reader.readline(), _STALL_REPORT_SECONDS)
                 except TimeoutError:
-                    self.still()
+                    self._report_stall()
                     continue
                 if not line:
                     return
-                self.hear(line.decode(errors="replace"))
+                self._handle_line(line.decode(errors="replace"))
         finally:
             transport.close()
 
-    def hear(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         self._lines = [*self._lines[-40:], line]
         text = line.strip()
-        if said := _SAYING.match(text):
-            what = {"Collecting": "looking for", "Building wheel for": "building", "Downloading": "downloading"}
-            name = said[2].rpartition("/")[2]
-            self._do(f"{what.get(said[1], 'using cached')} {name}{f' ({said[3]})' if said[3] else ''}")
+        if step := _PIP_STEP.match(text):
+            verbs = {"Collecting": "looking for", "Building wheel for": "building", "Downloading": "downloading"}
+            name = step[2].rpartition("/")[2]
+            self._start_step(f"{verbs.get(step[1], 'using cached')} {name}{f' ({step[3]})' if step[3] else ''}")
         elif text.startswith("Installing collected packages: "):
-            *others, last = text.partition(": ")[2].split(", ")  # what was asked for comes after what it needs
-            self._do(f"installing {last}{f' and {len(others)} more' if others else ''}")
+            *others, last = text.partition(": ")[2].split(", ")  # a package is listed after its dependencies
+            self._start_step(f"installing {last}{f' and {len(others)} more' if others else ''}")
 
-    def still(self) -> None:
-        if self._doing:
-            self._progress(f"{self._doing}, for {time.monotonic() - self._since:.0f} s")
+    def _report_stall(self) -> None:
+        if self._step:
+            self._progress(f"{self._step}, for {time.monotonic() - self._step_started_at:.0f} s")
 
-    def _do(self, what: str) -> None:
-        self._doing, self._since = what, time.monotonic()
-        self._progress(what)
+    def _start_step(self, step: str) -> None:
+        self._step, self._step_started_at = step, time.monotonic()
+        self._progress(step)
 
-    def last_words(self) -> str:
+    def error_summary(self) -> str:
         lines = [line.strip() for line in self._lines if line.strip() and not line.startswith("[notice]")]
         errors = [line for line in lines if re.match(r"(?i)(error|fatal)\b.*", line)]
-        return "; ".join(line.removeprefix("ERROR: ") for line in (errors[-3:] or lines[-3:])) or "it said nothing"
+        return "; ".join(line.removeprefix("ERROR: ") for line in (errors[-3:] or lines[-3:])) or "pip printed nothing"
 
 
 def _key(python: Interpreter, commands: Sequence[PipCommand], layer: Path) -> str:
-    """What the environment is made of, as a name. Raises CannotObey for a requirements file that is not there."""
-    made_of = [
-        (command.arguments, sorted(command.run.variables.items()), [_content(layer / path) for path in paths.values()])
+    """A digest of the environment's inputs. Raises UnsupportedInstruction for a missing requirements file."""
+    inputs = [
+        (
+            command.arguments,
+            sorted(command.run.variables.items()),
+            [_content_digests(layer / path) for path in paths.values()],
+        )
         for command in commands
         for paths in [_paths(command, layer)]
     ]
     python_and_machine = (python.version, str(python.path.resolve()), platform.machine())
-    return hashlib.sha256(repr((python_and_machine, made_of)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((python_and_machine, inputs)).encode()).hexdigest()[:24]
 
 
 def _paths(command: PipCommand, layer: Path) -> dict[str, str]:
-    """Those arguments that are files or folders of the image, and where they are in its layer."""
+    """The arguments that are paths of the image, mapped to their paths in its layer."""
     found: dict[str, str] = {}
     before = ""
     for argument in command.arguments:
-        named = before in (*_REQUIREMENTS, *_LINKS)
-        looks_like_one = "/" in argument or argument.startswith(".") or argument.endswith(_ARCHIVES)
+        is_file_option = before in (*_REQUIREMENT_OPTIONS, *_FIND_LINKS_OPTIONS)
+        looks_like_path = "/" in argument or argument.startswith(".") or argument.endswith(_ARCHIVES)
         path = posixpath.normpath(posixpath.join(command.run.directory, argument)).lstrip("/")
-        if (named or looks_like_one) and "://" not in argument:
+        if (is_file_option or looks_like_path) and "://" not in argument:
             if (layer / path).exists():
                 found[argument] = path
-            elif before in _REQUIREMENTS:
-                raise CannotObey(
-                    command.run.origin, f"cannot be obeyed: {argument} is not among what was copied before"
+            elif before in _REQUIREMENT_OPTIONS:
+                raise UnsupportedInstruction(
+                    command.run.origin, f"is not possible: no earlier COPY or ADD brings {argument}"
                 )
         before = argument
     return found
 
 
-def _content(path: Path, seen: tuple[Path, ...] = ()) -> list[str]:
-    """A digest of each file that counts: one, those below a folder, those that a requirements file names."""
+def _content_digests(path: Path, seen: tuple[Path, ...] = ()) -> list[str]:
+    """Digests of a file, of the files below a directory, and of the files that a requirements file names."""
     if path in seen:
         return []
     seen = (*seen, path)
@@ -235,9 +241,9 @@ def _content(path: Path, seen: tuple[Path, ...] = ()) -> list[str]:
         return [text for file in files for text in (str(file.relative_to(path)), _digest(file))]
     digests = [_digest(path)]
     if path.suffix == ".txt":
-        for name in _NAMED.findall(path.read_text(errors="replace")):
+        for name in _FILE_REFERENCE.findall(path.read_text(errors="replace")):
             if (named := path.parent / name).exists():
-                digests += _content(named, seen)
+                digests += _content_digests(named, seen)
     return digests
 
 
