@@ -20,8 +20,8 @@ from testbed.followed import PATIENCE_SECONDS, followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from testbed.ports import free_ports
+from tests.stories.harness import FULL_JOBS, ClusterHarness
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS, ClusterHarness
 
 EXAMPLE = Path("deploy/examples/wide_and_deep.yaml")
 
@@ -55,7 +55,7 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        followed(client, WHOLE_JOBS, Scope(namespace)) as jobs,
+        followed(client, FULL_JOBS, Scope(namespace)) as jobs,
         manager_process(control_plane, *flags) as process,
     ):
         await control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
@@ -147,7 +147,7 @@ async def test_of_several_namespaces_each_has_its_jobs_looked_after_and_no_other
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        followed(client, WHOLE_JOBS, Scope()) as jobs,
+        followed(client, FULL_JOBS, Scope()) as jobs,
         manager_process(control_plane, *flags, f"--metrics-bind-address=127.0.0.1:{metrics}"),
     ):
         nodes.script("*-worker-*", exits(0, after=0.5))
@@ -189,30 +189,30 @@ async def test_a_leader_that_ends_in_mid_work_is_replaced_and_no_pod_is_made_twi
         asyncio.TaskGroup() as group,
     ):
         for way, word in ENDS.items():
-            stage = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(way))
-            group.create_task(replaced(control_plane, stage, word))
+            harness = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(way))
+            group.create_task(replaced(control_plane, harness, word))
 
 
-async def replaced(control_plane: ControlPlane, stage: ClusterHarness, word: signal.Signals) -> None:
-    flags = [f"--namespace={stage.namespace}", "--leader-elect", f"--leader-election-namespace={stage.namespace}"]
+async def replaced(control_plane: ControlPlane, harness: ClusterHarness, word: signal.Signals) -> None:
+    flags = [f"--namespace={harness.namespace}", "--leader-elect", f"--leader-election-namespace={harness.namespace}"]
     flags += ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
     async with (
-        stage.open(),
-        stage.recorded() as written,
-        followed(stage.client, LEASES, Scope(stage.namespace)) as leases,
+        harness.open(),
+        harness.record_writes() as written,
+        followed(harness.client, LEASES, Scope(harness.namespace)) as leases,
         manager_process(control_plane, *flags) as leader,
     ):
         await leases.until(LEASE, lambda lease: bool(lease.spec.holder_identity))
         async with manager_process(control_plane, *flags):
-            await stage.submit(a_job("large", workers=60))
-            await stage.until_pods(lambda pods: len(pods) >= 5)
+            await harness.submit(a_job("large", workers=60))
+            await harness.wait_pods(lambda pods: len(pods) >= 5)
             leader.send_signal(word)
-            await stage.until("large", lambda job: (job.status or {}).get("ready") == "60/60")
+            await harness.wait_job("large", lambda job: (job.status or {}).get("ready") == "60/60")
             if word is signal.SIGSTOP:
                 leader.send_signal(signal.SIGCONT)
             code = await asyncio.wait_for(leader.wait(), PATIENCE_SECONDS)
             assert code == CODES[word], "who lost the lease ends by itself, and says so"
     made = Counter(write.name for write in written.to("pods") if (write.verb, write.code) == ("create", 201))
-    assert len(await stage.pods()) == 60
+    assert len(await harness.list_pods()) == 60
     assert set(made.values()) == {1}
     assert not [write for write in written.to("pods") if write.verb.startswith("delete")]

@@ -30,7 +30,7 @@ from tests.install.installed import (
     objects,
     process_of,
 )
-from tests.stories.stage import ClusterHarness
+from tests.stories.harness import ClusterHarness
 from tools.derived import stale
 from tools.manifests import manifests
 
@@ -84,15 +84,15 @@ async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_i
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
+        ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
     ):
-        await stage.until_pods(lambda pods: any(pod.phase == "Running" for pod in pods.values()))
+        await harness.wait_pods(lambda pods: any(pod.phase == "Running" for pod in pods.values()))
         assert rows(await typed(plane, get_pods)) == operators
         arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
         async with process_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
             *run, get_jobs = run_example
             await typed(plane, *run)
-            await stage.until("wide-ande-deep", lambda job: (job.status or {}).get("ready") == "4/4")
+            await harness.wait_job("wide-ande-deep", lambda job: (job.status or {}).get("ready") == "4/4")
             assert rows(await typed(plane, get_jobs)) == jobs
             await typed(plane, *uninstall)
         with pytest.raises(RequestError, match="not found"):
@@ -119,14 +119,14 @@ async def test_with_the_readmes_arguments_a_real_volcano_starts_a_gang_and_elast
         async with (
             Client(plane.connection()) as client,
             HollowNodes(client, count=2, gpus=4) as nodes,
-            ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
+            ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
             manager_of(await kubeconfig_of_account(plane, tmp_path), *container["args"]),
         ):
             await plane.kubectl("-n", NAMESPACE, "apply", "-f", str(ROOT / gang), "-f", str(ROOT / elastic))
-            await stage.phase("wide-ande-deep-volcano", "Running")
+            await harness.wait_phase("wide-ande-deep-volcano", "Running")
             groups = await plane.kubectl("-n", NAMESPACE, "get", "podgroup", "-o", "name")
             assert "podgroup.scheduling.volcano.sh/wide-ande-deep-volcano" in groups.splitlines()
-            pods = await stage.until_pods(lambda found: "resnet-elastic-worker-2" in found)
+            pods = await harness.wait_pods(lambda found: "resnet-elastic-worker-2" in found)
             env = {
                 each["name"]: each.get("value") for each in pods["resnet-elastic-worker-2"].spec["containers"][0]["env"]
             }

@@ -24,8 +24,8 @@ from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.volcano_assets import VolcanoPrograms
 from tests.install.installed import CRD, NAMESPACE, OPERATOR, kubeconfig_of_account, look_for_kinds, objects
+from tests.stories.harness import FULL_JOBS, FULL_PODS, FullObject
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, Whole
 
 Right = tuple[str, str, str]  # group, resource, verb
 
@@ -40,7 +40,7 @@ SELDOM: dict[Right, str] = {
 }
 
 
-class NotingClient(Client):
+class RecordingClient(Client):
     """Remembers what it asked for, as RBAC calls it, and what it was refused."""
 
     def __init__(self, connection: Connection, asked: set[Right], refused: list[str], **others: Any) -> None:
@@ -84,9 +84,9 @@ def granted() -> set[Right]:
 @asynccontextmanager
 async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> AsyncIterator[None]:
     connection = load.load(kubeconfig)
-    async with NotingClient(connection, asked, refused) as electing:
+    async with RecordingClient(connection, asked, refused) as electing:
         elector = Elector(electing, Key(NAMESPACE, LEASE))
-        async with NotingClient(connection, asked, refused, fence=elector.fence) as client:
+        async with RecordingClient(connection, asked, refused, fence=elector.fence) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=NAMESPACE, scheduling="volcano"))
             manager = Manager(
@@ -113,7 +113,7 @@ async def test_the_rights_of_its_role_are_all_that_the_operator_needs_and_it_nee
     async with Client(plane.connection()) as client, HollowNodes(client, count=3) as nodes:
         scope = Scope(NAMESPACE)
         async with (
-            followed(client, WHOLE_JOBS, scope) as jobs,
+            followed(client, FULL_JOBS, scope) as jobs,
             operator(await kubeconfig_of_account(plane, tmp_path), asked, refused),
             asyncio.TaskGroup() as lives,
         ):
@@ -128,12 +128,12 @@ async def test_the_rights_of_its_role_are_all_that_the_operator_needs_and_it_nee
 class Cast:
     """Who plays in a life."""
 
-    def __init__(self, plane: ControlPlane, client: Client, nodes: HollowNodes, jobs: Followed[Whole]) -> None:
+    def __init__(self, plane: ControlPlane, client: Client, nodes: HollowNodes, jobs: Followed[FullObject]) -> None:
         self.plane, self.client, self.nodes, self.jobs = plane, client, nodes, jobs
 
     async def submit(self, job: dict[str, Any]) -> None:
         job["metadata"]["namespace"] = NAMESPACE
-        await self.client.create(WHOLE_JOBS, job)
+        await self.client.create(FULL_JOBS, job)
 
     async def runs(self, name: str) -> None:
         await self.jobs.until(name, lambda job: job.phase == "Running")
@@ -164,7 +164,7 @@ async def of_a_gang(cast: Cast) -> None:
         ({"worker": {"replicas": 3}}, "jsonpath={.spec.minMember}=3"),
         ({"suspend": True}, "delete"),
     ):
-        await cast.client.merge(WHOLE_JOBS, key, {"spec": change})
+        await cast.client.merge(FULL_JOBS, key, {"spec": change})
         await cast.plane.kubectl("-n", NAMESPACE, "wait", "podgroup/gang", f"--for={state}", "--timeout=120s")
 
 
@@ -176,7 +176,7 @@ async def in_the_way(cast: Cast) -> None:
         await cast.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
     await cast.submit(on_the_usual_scheduler(a_job("blocked", workers=2, intranet="Service")))
     await cast.jobs.until("blocked", lambda job: "NameConflict" in str(job.status))
-    await cast.client.delete(WHOLE_PODS, Key(NAMESPACE, "blocked-worker-0"))
+    await cast.client.delete(FULL_PODS, Key(NAMESPACE, "blocked-worker-0"))
 
 
 async def taken_over(cast: Cast) -> None:
@@ -185,7 +185,7 @@ async def taken_over(cast: Cast) -> None:
     job["metadata"]["finalizers"] = [GO_FINALIZER]
     await cast.submit(job)
     await cast.runs("taken")
-    await cast.client.delete(WHOLE_PODS, Key(NAMESPACE, "taken-worker-1"))
+    await cast.client.delete(FULL_PODS, Key(NAMESPACE, "taken-worker-1"))
     await cast.jobs.until("taken", lambda job: job.phase == "Running" and job.status.get("attempt") == 1)
-    await cast.client.merge(WHOLE_JOBS, Key(NAMESPACE, "taken"), {"spec": {"suspend": True}})
+    await cast.client.merge(FULL_JOBS, Key(NAMESPACE, "taken"), {"spec": {"suspend": True}})
     await cast.jobs.until("taken", lambda job: "no pod exists" in str(job.status))

@@ -27,8 +27,8 @@ from tests.install.installed import (
     manager_of,
     objects,
 )
+from tests.stories.harness import FULL_JOBS
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS
 
 ENFORCE = "pod-security.kubernetes.io/enforce=restricted"
 RESTRICTED = {
@@ -51,14 +51,14 @@ async def test_in_a_restricted_namespace_the_operator_runs_and_so_does_what_it_m
         await plane.kubectl("-n", "paddle-system", "rollout", "status", f"deployment/{MANAGER[2]}", "--timeout=240s")
         arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
         async with (
-            followed(client, WHOLE_JOBS, Scope("paddle-system")) as jobs,
+            followed(client, FULL_JOBS, Scope("paddle-system")) as jobs,
             manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments),
         ):
             for name, intranet in (("by-address", "PodIP"), ("by-name", "Service")):
                 job = a_job(name, ps=1, workers=2, intranet=intranet)
                 job = with_template(job, a_template(securityContext=RESTRICTED))
                 job["metadata"]["namespace"] = "paddle-system"
-                await client.create(WHOLE_JOBS, job)
+                await client.create(FULL_JOBS, job)
             for name in ("by-address", "by-name"):
                 await jobs.until(name, lambda job: job.phase == "Completed")
 
@@ -77,13 +77,13 @@ async def test_nothing_secret_is_in_the_log_an_event_a_status_or_a_metric(plane:
     async with Client(plane.connection()) as client, HollowNodes(client, count=2):
         with (tmp_path / "log").open("wb") as log:
             async with (
-                followed(client, WHOLE_JOBS, Scope("paddle-system")) as jobs,
+                followed(client, FULL_JOBS, Scope("paddle-system")) as jobs,
                 manager_of(kubeconfig, "--namespace=paddle-system", *protected, log=log) as port,
             ):
                 for name, template in templates.items():
                     job = with_template(a_job(name, workers=2), template)
                     job["metadata"]["namespace"] = "paddle-system"
-                    await client.create(WHOLE_JOBS, job)
+                    await client.create(FULL_JOBS, job)
                 await jobs.until("runs", lambda job: job.phase == "Running", within_seconds=60)
                 refused = await jobs.until("refused", lambda job: "violates PodSecurity" in str(job.status))
                 header = {"Authorization": "Bearer of-those-who-watch"}

@@ -23,15 +23,15 @@ from tests.install.installed import (
     objects,
 )
 from tests.stories.go_operator import FINALIZER, NEWEST, GoJob
+from tests.stories.harness import ClusterHarness, FullObject, of_job
 from tests.stories.jobs import a_job
-from tests.stories.stage import ClusterHarness, Whole, of_job
 
 GO_OPERATOR = Path(__file__).parent / "go_operator.yaml"
 DEPLOYMENT = ("-n", NAMESPACE, "get", f"deployment/{MANAGER[2]}")
 IMAGE = "jsonpath={.metadata.uid} {.spec.template.spec.containers[*].image}"
 
 
-def uids(pods: dict[str, Whole]) -> dict[str, str]:
+def uids(pods: dict[str, FullObject]) -> dict[str, str]:
     return {name: pod.uid for name, pod in of_job(pods, "simple").items()}
 
 
@@ -55,9 +55,9 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2, speed=20.0) as nodes,
-        ClusterHarness(plane, client, nodes, namespace).open() as stage,
+        ClusterHarness(plane, client, nodes, namespace).open() as harness,
     ):
-        pods = uids(await GoJob(stage, NEWEST, a_job("simple", ps=1, workers=2)).runs())
+        pods = uids(await GoJob(harness, NEWEST, a_job("simple", ps=1, workers=2)).runs())
         await plane.kubectl("apply", "-f", str(CRD))
         await plane.kubectl("apply", "-f", str(manifest))
         for name in left:
@@ -67,11 +67,11 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
         assert "pods/exec" not in role, "what the Go operator could do everywhere is over"
         arguments = arguments_of(objects(manifest.read_text())[MANAGER])
         async with manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments):
-            await stage.until("simple", lambda job: job.status.get("ready") == "3/3")
-            await stage.until("simple", lambda job: FINALIZER not in job.metadata.finalizers)  # after the status
-            assert uids(await stage.pods()) == pods
-            await stage.exits("simple-worker-*")
-            await stage.phase("simple", "Completed")
+            await harness.wait_job("simple", lambda job: job.status.get("ready") == "3/3")
+            await harness.wait_job("simple", lambda job: FINALIZER not in job.metadata.finalizers)  # after the status
+            assert uids(await harness.list_pods()) == pods
+            await harness.exit_pods("simple-worker-*")
+            await harness.wait_phase("simple", "Completed")
 
 
 @pytest.mark.timeout(600)
@@ -85,18 +85,18 @@ async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstal
     async with (
         Client(plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
+        ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
     ):
         async with manager_of(kubeconfig, *arguments):
-            await stage.submit(a_job("simple", ps=1, workers=2))
-            await stage.until("simple", lambda job: (job.status or {}).get("ready") == "3/3")
-            await stage.run_unrelated_job("before")  # so it had time for all that it writes of the first
-        pods = uids(await stage.pods())
+            await harness.submit(a_job("simple", ps=1, workers=2))
+            await harness.wait_job("simple", lambda job: (job.status or {}).get("ready") == "3/3")
+            await harness.run_unrelated_job("before")  # so it had time for all that it writes of the first
+        pods = uids(await harness.list_pods())
         await plane.kubectl("apply", "-f", "-", stdin=another_version())
-        async with stage.recorded() as written, manager_of(kubeconfig, *arguments):
-            await stage.run_unrelated_job("other")
+        async with harness.record_writes() as written, manager_of(kubeconfig, *arguments):
+            await harness.run_unrelated_job("other")
         assert [write for write in written if write.name.startswith("simple")] == []
-        assert uids(await stage.pods()) == pods
+        assert uids(await harness.list_pods()) == pods
         await plane.kubectl("delete", "-f", str(CRD), "-f", str(OPERATOR), "--timeout=240s")
         with pytest.raises(RequestError, match="not found"):
             await plane.kubectl("get", "namespace", NAMESPACE)

@@ -11,8 +11,8 @@ from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.servers import Server
 from testbed.volcano import Volcano
-from tests.stories.gangs import GangStage, serve_paddlejobs
-from tests.stories.stage import ClusterHarness, NotingClient
+from tests.stories.gangs import GangHarness, serve_paddlejobs
+from tests.stories.harness import ClusterHarness, RecordingClient
 from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
 
 __all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
@@ -59,27 +59,27 @@ def kubelet_speed() -> float:
 
 
 @pytest.fixture
-async def empty_stage(
+async def bare_harness(
     control_plane: ControlPlane, garbage_collector: None, namespace: str, kubelet_speed: float
 ) -> AsyncIterator[ClusterHarness]:
-    """Without an operator: who needs one at a certain time enters `stage.operator()`."""
+    """Without an operator: who needs one at a certain time enters `stage.run_operator()`."""
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=4, gpus=8, labels=P100, speed=kubelet_speed) as nodes,
-        ClusterHarness(control_plane, client, nodes, namespace).open() as stage,
+        ClusterHarness(control_plane, client, nodes, namespace).open() as harness,
     ):
-        yield stage
+        yield harness
 
 
 @pytest.fixture
-async def operator(empty_stage: ClusterHarness) -> AsyncIterator[NotingClient]:
-    async with empty_stage.operator() as client:
+async def operator(bare_harness: ClusterHarness) -> AsyncIterator[RecordingClient]:
+    async with bare_harness.run_operator() as client:
         yield client
 
 
 @pytest.fixture
-async def stage(empty_stage: ClusterHarness, operator: NotingClient) -> ClusterHarness:
-    return empty_stage
+async def harness(bare_harness: ClusterHarness, operator: RecordingClient) -> ClusterHarness:
+    return bare_harness
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +90,14 @@ def volcano_with_jobs(volcano: Volcano) -> Volcano:
 
 
 @pytest.fixture
-async def gangs(volcano_with_jobs: Volcano) -> AsyncIterator[GangStage]:
-    """Two nodes of 4 CPUs; without an operator: who needs one enters `gangs.gang_operator()`."""
+async def gangs(volcano_with_jobs: Volcano) -> AsyncIterator[GangHarness]:
+    """Two nodes of 4 CPUs; without an operator: who needs one enters `gangs.run_gang_operator()`."""
     control_plane = volcano_with_jobs.control_plane
     namespace = await control_plane.make_namespace("gangs")
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2, cpu="4") as nodes,
-        GangStage(volcano_with_jobs, control_plane, client, nodes, namespace).open() as stage,
+        GangHarness(volcano_with_jobs, control_plane, client, nodes, namespace).open() as harness,
     ):
-        yield stage
+        yield harness
     await control_plane.delete_namespace(namespace)

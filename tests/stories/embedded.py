@@ -1,4 +1,4 @@
-"""The embedded API server as a stage for stories: hollow nodes work on it as on a real control plane.
+"""Stories on the embedded API server: hollow nodes work on it as on a real control plane.
 
 A real scheduler is not there, so pods are bound in turn: the n-th of a role to the n-th node.
 """
@@ -17,14 +17,14 @@ from paddle_operator.kube.objects import PODS, Object, Pod, Resource
 from paddle_operator.local.apiserver.http_server import ApiServer
 from testbed.audit import AuditLog
 from testbed.hollow import HollowNodes
-from tests.stories.stage import ClusterHarness
+from tests.stories.harness import ClusterHarness
 
 TOKEN = "token-of-the-embedded-server"
 NAMESPACE = "default"
 
 
 class EmbeddedPlane:
-    """As far as a stage needs it: everybody is the same user here."""
+    """The embedded server as a Plane. It has one user and no audit log."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -41,7 +41,7 @@ class EmbeddedPlane:
 
 
 @asynccontextmanager
-async def embedded_stage(folder: Path) -> AsyncIterator[ClusterHarness]:
+async def embedded_harness(folder: Path) -> AsyncIterator[ClusterHarness]:
     async with ApiServer(folder, served_kinds(), token=TOKEN) as server:
         plane = EmbeddedPlane(server)
         async with (
@@ -49,9 +49,9 @@ async def embedded_stage(folder: Path) -> AsyncIterator[ClusterHarness]:
             namespace_of_leases(client),
             HollowNodes(client, count=4, gpus=8) as nodes,
             bound_in_turn(client, [node.name for node in nodes]),
-            ClusterHarness(plane, client, nodes, NAMESPACE).open() as stage,
+            ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
         ):
-            yield stage
+            yield harness
 
 
 @asynccontextmanager

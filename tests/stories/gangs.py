@@ -1,4 +1,4 @@
-"""A stage whose gangs a real Volcano decides about: two nodes of 4 CPUs, and a worker asks for 2."""
+"""A harness whose pods a real Volcano schedules: two nodes of 4 CPUs, and a worker requests 2."""
 
 import asyncio
 from collections import Counter
@@ -14,10 +14,10 @@ from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.volcano import Volcano, is_served, until
+from tests.stories.harness import ClusterHarness, FullObject, RecordingClient
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import ClusterHarness, NotingClient, Whole
 
-WHOLE_GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", Whole)
+FULL_POD_GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", FullObject)
 QUEUES = Resource("apis/scheduling.volcano.sh/v1beta1", "queues", Object, namespaced=False)
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
 
@@ -35,28 +35,28 @@ def a_group(name: str = "mnist", **spec: Any) -> Job:
     return {**kind, "metadata": {"name": name, "labels": {"made-by": "a-user"}}, "spec": spec}
 
 
-class GangStage(ClusterHarness):
-    """A stage that follows PodGroups, too."""
+class GangHarness(ClusterHarness):
+    """A harness that follows PodGroups, too."""
 
-    def __init__(self, volcano: Volcano, *stage: Any) -> None:
-        super().__init__(*stage)
+    def __init__(self, volcano: Volcano, *harness: Any) -> None:
+        super().__init__(*harness)
         self.volcano = volcano
         self.history: list[Counter[str]] = []  # after each change of a pod: how many of each job are on nodes
-        self._groups: Followed[Whole]
+        self._groups: Followed[FullObject]
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["GangStage"]:
-        async with super().open(), followed(self.client, WHOLE_GROUPS, Scope(self.namespace)) as self._groups:
+    async def open(self) -> AsyncIterator["GangHarness"]:
+        async with super().open(), followed(self.client, FULL_POD_GROUPS, Scope(self.namespace)) as self._groups:
             self._pods.store.listen(lambda *_: self.history.append(self.on_nodes()))
             yield self
 
     @asynccontextmanager
-    async def gang_operator(self, clock: Clock | None = None) -> AsyncIterator[NotingClient]:
-        async with self.operator(scheduling="volcano", clock=clock) as client:
+    async def run_gang_operator(self, clock: Clock | None = None) -> AsyncIterator[RecordingClient]:
+        async with self.run_operator(scheduling="volcano", clock=clock) as client:
             yield client
 
     @asynccontextmanager
-    async def more_nodes(self, count: int) -> AsyncIterator[HollowNodes]:
+    async def add_nodes(self, count: int) -> AsyncIterator[HollowNodes]:
         async with HollowNodes(self.client, count=count, cpu="4") as nodes:
             yield nodes
 
@@ -68,7 +68,7 @@ class GangStage(ClusterHarness):
         yield
         await self.kubectl("delete", "queues.scheduling.volcano.sh", name)
 
-    async def make_priority(self, name: str, value: int) -> None:
+    async def create_priority(self, name: str, value: int) -> None:
         kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await self.client.create(PRIORITIES, {**kind, "value": value})
 
@@ -78,36 +78,36 @@ class GangStage(ClusterHarness):
         """How many pods of each job are on nodes, and stay there."""
         return Counter(job_of(pod) for pod in self._pods.store if pod.spec.get("nodeName") and not leaves(pod))
 
-    async def groups(self) -> dict[str, Whole]:
-        return {each.key.name: each for each in await self.client.list_all(WHOLE_GROUPS, Scope(self.namespace))}
+    async def list_groups(self) -> dict[str, FullObject]:
+        return {each.key.name: each for each in await self.client.list_all(FULL_POD_GROUPS, Scope(self.namespace))}
 
     # Waiting
 
-    async def group(self, name: str = "mnist", claim: Callable[[Whole], bool] = lambda _: True) -> Whole:
+    async def wait_group(self, name: str = "mnist", claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
         return await self._groups.until(name, claim)
 
-    async def group_gone(self, name: str = "mnist") -> None:
+    async def wait_group_deleted(self, name: str = "mnist") -> None:
         await self._groups.until_gone(name)
 
-    async def waits_for_volcano(self, name: str = "mnist") -> Whole:
+    async def wait_not_running_for_volcano(self, name: str = "mnist") -> FullObject:
         """The job as soon as it says that Volcano holds it back."""
-        return await self.until(name, lambda job: "Volcano has not let" in running_message(job))
+        return await self.wait_job(name, lambda job: "Volcano has not let" in running_message(job))
 
-    async def runs_with(self, pods: int, name: str = "mnist") -> Whole:
+    async def wait_running_with(self, pods: int, name: str = "mnist") -> FullObject:
         """The job as soon as it runs with exactly so many pods."""
         ready = f"{pods}/{pods}"
-        return await self.until(name, lambda job: job.phase == "Running" and job.status["ready"] == ready)
+        return await self.wait_job(name, lambda job: job.phase == "Running" and job.status["ready"] == ready)
 
 
-def job_of(pod: Whole) -> str:
+def job_of(pod: FullObject) -> str:
     return pod.key.name.rsplit("-", 2)[0]
 
 
-def leaves(pod: Whole) -> bool:
+def leaves(pod: FullObject) -> bool:
     return pod.metadata.deletion_timestamp is not None or pod.phase in ("Succeeded", "Failed")
 
 
-def running_message(job: Whole) -> str:
+def running_message(job: FullObject) -> str:
     found = [each for each in (job.status or {}).get("conditions", ()) if each["type"] == "Running"]
     return str(found[0]["message"]) if found else ""
 

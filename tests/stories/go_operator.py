@@ -8,8 +8,16 @@ from typing import Any
 
 from paddle_operator.kube.objects import Key, Manifest
 from testbed.hollow_script import NEVER, starts
+from tests.stories.harness import (
+    FULL_CONFIG_MAPS,
+    FULL_JOBS,
+    FULL_PODS,
+    FULL_SERVICES,
+    ClusterHarness,
+    FullObject,
+    of_job,
+)
 from tests.stories.jobs import IMAGE, Job
-from tests.stories.stage import WHOLE_CONFIG_MAPS, WHOLE_JOBS, WHOLE_PODS, WHOLE_SERVICES, ClusterHarness, Whole, of_job
 
 FINALIZER = "finalizers.paddlepaddle.org"
 TRAINING_ROLE = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
@@ -35,24 +43,24 @@ SAMPLESET = Version("v0.4-alpha", 2379, coordinator=False, host_ports=True)
 class GoJob:
     """A job of the Go operator: `apply` what a user wrote, then as much of what follows as is to be there."""
 
-    def __init__(self, stage: ClusterHarness, version: Version, job: Job) -> None:
-        self.stage = stage
+    def __init__(self, harness: ClusterHarness, version: Version, job: Job) -> None:
+        self.harness = harness
         self.version = version
         self.name: str = job["metadata"]["name"]
         self.spec: dict[str, Any] = job["spec"]
         self.intranet = self.spec.get("intranet", "PodIP")
         self.roles = {role: self.spec[role]["replicas"] for role in ("ps", "worker", "heter") if role in self.spec}
         self._written = job
-        self._job: Whole
+        self._job: FullObject
 
-    async def runs(self) -> dict[str, Whole]:
+    async def runs(self) -> dict[str, FullObject]:
         """All of it, up to a status that says Running; the pods by name."""
         await self.job()
         await self.pods()
         await self.services()
         await self.config_map()
-        self.stage.nodes.script("*", starts(after=0.0), namespace=self.stage.namespace)
-        pods = await self.stage.until_pods(lambda found: all(pod.phase == "Running" for pod in found.values()))
+        self.harness.nodes.script("*", starts(after=0.0), namespace=self.harness.namespace)
+        pods = await self.harness.wait_pods(lambda found: all(pod.phase == "Running" for pod in found.values()))
         await self.status("Running", {"running": "all"})
         return of_job(pods, self.name)
 
@@ -60,15 +68,15 @@ class GoJob:
         annotations = {"host-port": str(HOST_PORT)} if self.version.host_ports and self.intranet == "Host" else {}
         metadata = {"finalizers": [FINALIZER], "annotations": annotations}
         written = self._written | {"metadata": self._written["metadata"] | metadata}
-        self._job = await self.stage.create(WHOLE_JOBS, written)
+        self._job = await self.harness.create(FULL_JOBS, written)
 
     async def pods(self) -> None:
         """They hold back until somebody scripts them to start: their ConfigMap is not there yet."""
-        self.stage.nodes.script("*", starts(after=NEVER), namespace=self.stage.namespace)
+        self.harness.nodes.script("*", starts(after=NEVER), namespace=self.harness.namespace)
         for role, count in self.roles.items():
             for index in range(count):
-                await self.stage.create(WHOLE_PODS, self._pod(role, index))
-        await self.stage.until_pods(
+                await self.harness.create(FULL_PODS, self._pod(role, index))
+        await self.harness.wait_pods(
             lambda found: (
                 len(mine := of_job(found, self.name)) == sum(self.roles.values())
                 and all("podIP" in pod.status for pod in mine.values())
@@ -78,19 +86,19 @@ class GoJob:
     async def services(self) -> None:
         if self.version.coordinator or self.intranet == "Service":
             for name in self._names():
-                await self.stage.create(WHOLE_SERVICES, self._service(name))
+                await self.harness.create(FULL_SERVICES, self._service(name))
 
     async def config_map(self) -> None:
-        pods = await self.stage.pods()
+        pods = await self.harness.list_pods()
         metadata = self._metadata(self.name) | {"labels": {"paddle-res-name": self.name}}
-        await self.stage.create(
-            WHOLE_CONFIG_MAPS,
+        await self.harness.create(
+            FULL_CONFIG_MAPS,
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data(pods)},
         )
 
     async def status(self, phase: str, counts: dict[str, Any]) -> None:
         """With references to all pods, their versions among them, as the Go operator lists them."""
-        pods = await self.stage.pods()
+        pods = await self.harness.list_pods()
         roles = {}
         for role, count in self.roles.items():
             refs = [self._reference(pods[f"{self.name}-{role}-{index}"]) for index in range(count)]
@@ -98,12 +106,12 @@ class GoJob:
             roles[role] = numbers | {"refs": refs}
         mode = "PS" if "ps" in self.roles else "Collective" if self.roles.get("worker", 0) > 1 else "Single"
         status = {"phase": phase, "mode": mode, "startTime": "2023-06-01T10:00:00Z", **roles}
-        await self.stage.client.merge_status(WHOLE_JOBS, Key(self.stage.namespace, self.name), status)
+        await self.harness.client.merge_status(FULL_JOBS, Key(self.harness.namespace, self.name), status)
 
     def _names(self) -> list[str]:
         return [f"{self.name}-{role}-{index}" for role, count in self.roles.items() for index in range(count)]
 
-    def _reference(self, pod: Whole) -> Manifest:
+    def _reference(self, pod: FullObject) -> Manifest:
         version = pod.metadata.resource_version
         where = {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid, "resourceVersion": version}
         return {"kind": "Pod", "apiVersion": "v1"} | where
@@ -146,7 +154,7 @@ class GoJob:
         ]
         container: dict[str, Any] = {"name": "paddle", "image": IMAGE, "env": env}
         if "elastic" in self.spec:
-            elastic = {"JOB_ID": f"{self.stage.namespace}-{self.name}", "NP": "2", "TIMEOUT": "60"}
+            elastic = {"JOB_ID": f"{self.harness.namespace}-{self.name}", "NP": "2", "TIMEOUT": "60"}
             env += [{"name": f"PADDLE_ELASTIC_{key}", "value": value} for key, value in elastic.items()]
         else:
             container["envFrom"] = [{"configMapRef": {"name": self.name}}]
@@ -171,7 +179,7 @@ class GoJob:
             spec["publishNotReadyAddresses"] = True
         return {"apiVersion": "v1", "kind": "Service", "metadata": self._metadata(name), "spec": spec}
 
-    def _data(self, pods: dict[str, Whole]) -> dict[str, str]:
+    def _data(self, pods: dict[str, FullObject]) -> dict[str, str]:
         newest = self.version.coordinator
         port = self.version.base_port if self.intranet == "Service" or not newest else RANDOM_PORT
         hosts = {

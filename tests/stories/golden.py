@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from paddle_operator.kube.objects import Manifest
-from tests.stories.stage import Whole
+from tests.stories.harness import FullObject
 
 FOLDER = Path(__file__).parent / "golden"
 TIME = re.compile(r"'?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z'?")
@@ -18,7 +18,7 @@ NODES = re.compile(r"( +- <address of a node> <node>\n)+")  # how many nodes wer
 ORDER = ("Service", "Pod", "ConfigMap")
 
 
-def told(job: Whole, pods: Iterable[Whole], created: list[Manifest]) -> str:
+def told(job: FullObject, pods: Iterable[FullObject], created: list[Manifest]) -> str:
     """Everything that was created, in the order of its kinds and names, and the job's status; `pods` were alive."""
     documents = [_readable(each) for each in sorted(created, key=_place)]
     documents.append({"status of": job.key.name, **job.status})
@@ -51,7 +51,7 @@ def _readable(manifest: Manifest) -> dict[str, Any]:
     return shown
 
 
-def _placeholders(job: Whole, pods: list[Whole], created: list[Manifest]) -> dict[str, str]:
+def _placeholders(job: FullObject, pods: list[FullObject], created: list[Manifest]) -> dict[str, str]:
     names = {job.uid: "uid of the job", job.key.namespace: "namespace"}
     for pod in pods:
         address = pod.status["podIP"]

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.conftest import say
+from tests.stories.harness import ClusterHarness
 from tests.stories.jobs import a_job
-from tests.stories.stage import ClusterHarness
 from tests.support.rights import OPERATOR
 
 PODS = 24
@@ -17,15 +17,15 @@ COUNTED_EVERY_SECONDS = 1  # counters that change are told as often
 
 @pytest.mark.parametrize(("intranet", "writes_per_pod"), [("PodIP", 2), ("Service", 3)])
 async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
-    stage: ClusterHarness, pytestconfig: pytest.Config, intranet: str, writes_per_pod: int
+    harness: ClusterHarness, pytestconfig: pytest.Config, intranet: str, writes_per_pod: int
 ) -> None:
     began_at = time.monotonic()
-    async with stage.control_plane.audit.recording() as writes:
-        await stage.submit(a_job("wide", ps=4, workers=PODS - 4, intranet=intranet, cleanPodPolicy="Always"))
-        await stage.phase("wide", "Running")
-        await stage.exits("wide-worker-*")
-        await stage.phase("wide", "Completed")
-        await stage.until_pods(lambda pods: not pods)
+    async with harness.control_plane.audit.recording() as writes:
+        await harness.submit(a_job("wide", ps=4, workers=PODS - 4, intranet=intranet, cleanPodPolicy="Always"))
+        await harness.wait_phase("wide", "Running")
+        await harness.exit_pods("wide-worker-*")
+        await harness.wait_phase("wide", "Completed")
+        await harness.wait_pods(lambda pods: not pods)
         await asyncio.sleep(0.5)  # what comes late is counted, too
     ours = writes.by(OPERATOR)
     counts = {f"{verb} {target}": count for (_, verb, target), count in ours.counted().items()}
@@ -36,18 +36,18 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
     assert len(ours) <= writes_per_pod * PODS + FEW + slowly
 
 
-async def test_running_and_finished_jobs_cost_nothing(stage: ClusterHarness) -> None:
+async def test_running_and_finished_jobs_cost_nothing(harness: ClusterHarness) -> None:
     names = [f"job-{number}" for number in range(10)]
-    await stage.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
+    await harness.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
     for name in names:
-        await stage.phase(name, "Running")
-        await stage.told(name, "AllPodsRunning")
-    await stage.exits("job-[0-4]-worker-*")
+        await harness.wait_phase(name, "Running")
+        await harness.wait_event(name, "AllPodsRunning")
+    await harness.exit_pods("job-[0-4]-worker-*")
     for name in names[:5]:
-        await stage.phase(name, "Completed")
-        await stage.told(name, "Completed")
-    await stage.run_unrelated_job("beside")  # so the operator had time for what may follow
-    await stage.until_quiet(OPERATOR)
-    async with stage.control_plane.audit.recording() as writes:
+        await harness.wait_phase(name, "Completed")
+        await harness.wait_event(name, "Completed")
+    await harness.run_unrelated_job("beside")  # so the operator had time for what may follow
+    await harness.wait_idle(OPERATOR)
+    async with harness.control_plane.audit.recording() as writes:
         await asyncio.sleep(5)
     assert list(writes.by(OPERATOR)) == []

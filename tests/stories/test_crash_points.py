@@ -22,7 +22,7 @@ from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import NEVER, exits
 from tests.conftest import say
-from tests.stories.stage import WHOLE_EVENTS, WHOLE_JOBS, Whole, instant
+from tests.stories.harness import FULL_EVENTS, FULL_JOBS, FullObject, instant
 from tests.support.rights import OPERATOR, connection_of_operator
 
 Manifest = dict[str, Any]
@@ -157,30 +157,30 @@ class Life:
     async def begin(self) -> None:
         job = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
         metadata = {"name": "life", "namespace": self.namespace}
-        await self._client.create(WHOLE_JOBS, {**job, "metadata": metadata, "spec": self._plot.spec})
+        await self._client.create(FULL_JOBS, {**job, "metadata": metadata, "spec": self._plot.spec})
 
     async def change(self, **spec: Any) -> None:
-        await self._client.merge(WHOLE_JOBS, Key(self.namespace, "life"), {"spec": spec})
+        await self._client.merge(FULL_JOBS, Key(self.namespace, "life"), {"spec": spec})
 
     def leap_to(self, due_at: datetime) -> None:
         self.leapt_at = self.clock.leap_to(due_at)
 
     # What is true
 
-    async def job(self) -> Whole | None:
+    async def job(self) -> FullObject | None:
         try:
-            return await self._client.get(WHOLE_JOBS, Key(self.namespace, "life"))
+            return await self._client.get(FULL_JOBS, Key(self.namespace, "life"))
         except NotFound:
             return None
 
-    async def until(self, claim: Callable[[Whole], bool]) -> Whole:
+    async def until(self, claim: Callable[[FullObject], bool]) -> FullObject:
         while True:
             job = await self.job()
             if job and job.status and claim(job):
                 return job
             await asyncio.sleep(0.05)
 
-    async def phase(self, phase: str, attempt: int = 0) -> Whole:
+    async def phase(self, phase: str, attempt: int = 0) -> FullObject:
         return await self.until(lambda job: job.phase == phase and job.status.get("attempt", 0) == attempt)
 
     async def gone(self) -> None:
@@ -228,7 +228,7 @@ class Life:
         }
 
     async def told(self) -> Counter[tuple[str, str]]:
-        events = await self._client.list_all(WHOLE_EVENTS, Scope(self.namespace))
+        events = await self._client.list_all(FULL_EVENTS, Scope(self.namespace))
         return Counter((each.reason, each.note) for each in events if each.key.name.startswith("life."))
 
     async def reasons(self) -> frozenset[str]:

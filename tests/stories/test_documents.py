@@ -11,7 +11,7 @@ import yaml
 
 from testbed.request import RequestError
 from tests.stories import golden
-from tests.stories.stage import ClusterHarness, NotingClient, Whole
+from tests.stories.harness import ClusterHarness, FullObject, RecordingClient
 
 ROOT = Path(__file__).parent.parent.parent
 CORPUS = {path.stem: path for path in sorted((ROOT / "tests/corpus").glob("*.yaml"))}
@@ -92,132 +92,134 @@ def keeps_pods(path: Path) -> bool:
 
 
 @pytest.fixture
-async def volume_and_claim(stage: ClusterHarness) -> AsyncIterator[None]:
-    await stage.apply(VOLUME_AND_CLAIM)
+async def volume_and_claim(harness: ClusterHarness) -> AsyncIterator[None]:
+    await harness.apply(VOLUME_AND_CLAIM)
     yield
     # Otherwise the controller manager would start a pod that empties 10.12.201.xx.
-    await stage.kubectl("patch", "pv/nfs-pv", "--patch", '{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}')
-    await stage.kubectl("delete", "pvc/nfs-pvc", "pv/nfs-pv", "--wait=false")
+    await harness.kubectl("patch", "pv/nfs-pv", "--patch", '{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}')
+    await harness.kubectl("delete", "pvc/nfs-pvc", "pv/nfs-pv", "--wait=false")
 
 
 async def live_to_the_end(
-    stage: ClusterHarness, name: str, *, keeps: bool, done: str = "worker-*"
-) -> tuple[Whole, dict[str, Whole]]:
+    harness: ClusterHarness, name: str, *, keeps: bool, done: str = "worker-*"
+) -> tuple[FullObject, dict[str, FullObject]]:
     """To Completed; the job then, and its pods as they were while it ran."""
-    await stage.phase(name, "Running")
-    pods = await stage.pods()
-    await stage.exits(f"{name}-{done}")
-    job = await stage.phase(name, "Completed")
+    await harness.wait_phase(name, "Running")
+    pods = await harness.list_pods()
+    await harness.exit_pods(f"{name}-{done}")
+    job = await harness.wait_phase(name, "Completed")
     if keeps:
-        await stage.until_pods(lambda left: all(pod.phase in ("Succeeded", "Failed") for pod in left.values()))
-        assert (await stage.pods()).keys() == pods.keys()
+        await harness.wait_pods(lambda left: all(pod.phase in ("Succeeded", "Failed") for pod in left.values()))
+        assert (await harness.list_pods()).keys() == pods.keys()
     else:
-        await stage.cleaned()
+        await harness.wait_cleaned_up()
     return job, pods
 
 
 @pytest.fixture
-async def volume(stage: ClusterHarness) -> AsyncIterator[None]:
+async def volume(harness: ClusterHarness) -> AsyncIterator[None]:
     """As a cluster has it whose storage can be mounted by several nodes."""
-    await stage.apply(VOLUME.format(namespace=stage.namespace))
+    await harness.apply(VOLUME.format(namespace=harness.namespace))
     yield
-    await stage.kubectl("delete", f"pv/{stage.namespace}-checkpoints", "--wait=false")
+    await harness.kubectl("delete", f"pv/{harness.namespace}-checkpoints", "--wait=false")
 
 
 @pytest.mark.parametrize(
     "document", sorted(EVERY.keys() - VOLCANO - {NEEDS_A_CLAIM, NEEDS_A_VOLUME, DECIDED_BY_THE_FIRST})
 )
 async def test_it_runs_to_its_end(
-    document: str, stage: ClusterHarness, operator: NotingClient, golden_update: bool
+    document: str, harness: ClusterHarness, operator: RecordingClient, golden_update: bool
 ) -> None:
     path = EVERY[document]
-    await stage.apply(path)
-    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    await harness.apply(path)
+    job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
     golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_the_user_guides_job_gets_its_volume(
-    stage: ClusterHarness, operator: NotingClient, volume_and_claim: None, golden_update: bool
+    harness: ClusterHarness, operator: RecordingClient, volume_and_claim: None, golden_update: bool
 ) -> None:
     path = CORPUS[NEEDS_A_CLAIM]
-    await stage.apply(path)
-    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    await harness.apply(path)
+    job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
     assert all(pod.spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nfs-pvc"} for pod in pods.values())
     golden.compare(NEEDS_A_CLAIM, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_the_example_that_is_tried_again_gets_its_volume(
-    stage: ClusterHarness, operator: NotingClient, volume: None, golden_update: bool
+    harness: ClusterHarness, operator: RecordingClient, volume: None, golden_update: bool
 ) -> None:
     path = EXAMPLES[NEEDS_A_VOLUME]
-    await stage.apply(path)
-    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path))
+    await harness.apply(path)
+    job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
     golden.compare(NEEDS_A_VOLUME, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_the_example_whose_first_worker_decides_does_not_wait_for_the_second(
-    stage: ClusterHarness, operator: NotingClient, golden_update: bool
+    harness: ClusterHarness, operator: RecordingClient, golden_update: bool
 ) -> None:
     path = EXAMPLES[DECIDED_BY_THE_FIRST]
-    await stage.apply(path)
-    job, pods = await live_to_the_end(stage, name_in(path), keeps=keeps_pods(path), done="worker-0")
+    await harness.apply(path)
+    job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path), done="worker-0")
     golden.compare(DECIDED_BY_THE_FIRST, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
 @pytest.mark.parametrize("document", sorted(VOLCANO))
 async def test_pods_for_volcano_wait_for_volcano_and_then_run(
-    document: str, stage: ClusterHarness, operator: NotingClient, golden_update: bool
+    document: str, harness: ClusterHarness, operator: RecordingClient, golden_update: bool
 ) -> None:
     """The operator has no --scheduling=volcano here, so that the templates' schedulerName is all there is to it."""
     path = EVERY[document]
     name = name_in(path)
-    await stage.apply(next(yaml.safe_load_all(path.read_text())))
-    await stage.waits(name, "WaitingForAddresses")
-    unbound = {pod: each for pod, each in (await stage.pods()).items() if each.spec["schedulerName"] == "volcano"}
+    await harness.apply(next(yaml.safe_load_all(path.read_text())))
+    await harness.wait_not_running(name, "WaitingForAddresses")
+    unbound = {
+        pod: each for pod, each in (await harness.list_pods()).items() if each.spec["schedulerName"] == "volcano"
+    }
     assert unbound.keys() >= {f"{name}-worker-0", f"{name}-worker-1"}
     for pod, each in unbound.items():
         assert "nodeName" not in each.spec
         assert "conditions" not in each.status  # kube-scheduler has not even looked at it
-        await bind(stage, pod)
-    job, pods = await live_to_the_end(stage, name, keeps=True)
+        await bind(harness, pod)
+    job, pods = await live_to_the_end(harness, name, keeps=True)
     golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
-async def bind(stage: ClusterHarness, pod: str) -> None:
+async def bind(harness: ClusterHarness, pod: str) -> None:
     """As a scheduler does."""
-    target = f'{{"apiVersion": "v1", "kind": "Node", "name": "{stage.nodes[0]}"}}'
+    target = f'{{"apiVersion": "v1", "kind": "Node", "name": "{harness.nodes[0]}"}}'
     binding = f'{{"apiVersion": "v1", "kind": "Binding", "metadata": {{"name": "{pod}"}}, "target": {target}}}'
-    path = f"/api/v1/namespaces/{stage.namespace}/pods/{pod}/binding"
-    await stage.kubectl("create", f"--raw={path}", "--filename=-", stdin=binding)
+    path = f"/api/v1/namespaces/{harness.namespace}/pods/{pod}/binding"
+    await harness.kubectl("create", f"--raw={path}", "--filename=-", stdin=binding)
 
 
 async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_without_volcano(
-    stage: ClusterHarness,
+    harness: ClusterHarness,
 ) -> None:
     with pytest.raises(RequestError) as refused:
-        await stage.apply(CORPUS["user-guide-3"])
+        await harness.apply(CORPUS["user-guide-3"])
     complaints = [line for line in str(refused.value).splitlines() if "no matches for kind" in line]
     assert len(complaints) == 1
     assert 'no matches for kind "PodGroup" in version "scheduling.volcano.sh/v1beta1"' in complaints[0]
 
 
-async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(stage: ClusterHarness) -> None:
-    await stage.apply(CORPUS["go-deepfm"])
-    await stage.phase("deepfm", "Running")
-    await stage.exits("deepfm-worker-1", code=1)
-    await stage.phase("deepfm", "Failed")
-    await stage.cleaned()
+async def test_deepfm_which_says_on_failed_is_cleaned_when_it_fails(harness: ClusterHarness) -> None:
+    await harness.apply(CORPUS["go-deepfm"])
+    await harness.wait_phase("deepfm", "Running")
+    await harness.exit_pods("deepfm-worker-1", code=1)
+    await harness.wait_phase("deepfm", "Failed")
+    await harness.wait_cleaned_up()
 
 
 async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(
-    empty_stage: ClusterHarness, golden_update: bool
+    bare_harness: ClusterHarness, golden_update: bool
 ) -> None:
-    stage = empty_stage
-    async with stage.operator():
-        await stage.apply(ELASTIC)
-        job = await stage.waits("resnet-elastic", "EtcdNotConfigured")
+    harness = bare_harness
+    async with harness.run_operator():
+        await harness.apply(ELASTIC)
+        job = await harness.wait_not_running("resnet-elastic", "EtcdNotConfigured")
         assert "--etcd-server" in job.condition("Running")["message"]
-        assert not await stage.pods()
-    async with stage.operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:
-        job, pods = await live_to_the_end(stage, "resnet-elastic", keeps=True)
+        assert not await harness.list_pods()
+    async with harness.run_operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:
+        job, pods = await live_to_the_end(harness, "resnet-elastic", keeps=True)
         golden.compare("resnet-elastic", golden.told(job, pods.values(), operator.created), update=golden_update)

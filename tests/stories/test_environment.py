@@ -5,8 +5,8 @@ paddle-runtime.md, section 7 says why each variable is there; all of it was seen
 
 import pytest
 
+from tests.stories.harness import ClusterHarness, environment
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import ClusterHarness, environment
 
 ETCD = "paddle-elastic-etcd:2379"
 HOST_PORT = 35000  # the first block of --port-range
@@ -15,10 +15,10 @@ HOST_PORT = 35000  # the first block of --port-range
 class Cast:
     """The pods of a running job: what they see, and under which names they know each other."""
 
-    def __init__(self, stage: ClusterHarness, uid: str, intranet: str) -> None:
+    def __init__(self, harness: ClusterHarness, uid: str, intranet: str) -> None:
         self.intranet = intranet
         self.of_every_pod = {"PADDLE_JOB_ID": uid, "PYTHONUNBUFFERED": "1", "PADDLE_LOG_DIR": "/tmp/paddle-log"}
-        self.namespace = stage.namespace
+        self.namespace = harness.namespace
         self.addresses: dict[str, str] = {}
         self.seen: dict[str, dict[str, str]] = {}
 
@@ -33,12 +33,12 @@ class Cast:
         return ",".join(f"{self.address(role, index)}:{self.port(role)}" for index in range(count))
 
 
-async def cast_of(stage: ClusterHarness, job: Job) -> Cast:
-    await stage.submit(job)
-    running = await stage.phase("mnist", "Running")
-    cast = Cast(stage, running.uid, job["spec"].get("intranet", "PodIP"))
-    cast.addresses = {name: pod.status["podIP"] for name, pod in (await stage.pods()).items()}
-    cast.seen = await stage.environments("mnist")
+async def cast_of(harness: ClusterHarness, job: Job) -> Cast:
+    await harness.submit(job)
+    running = await harness.wait_phase("mnist", "Running")
+    cast = Cast(harness, running.uid, job["spec"].get("intranet", "PodIP"))
+    cast.addresses = {name: pod.status["podIP"] for name, pod in (await harness.list_pods()).items()}
+    cast.seen = await harness.get_environments("mnist")
     return cast
 
 
@@ -46,8 +46,8 @@ INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 
 @INTRANETS
-async def test_with_parameter_servers(stage: ClusterHarness, intranet: str) -> None:
-    cast = await cast_of(stage, a_job(ps=2, workers=2, intranet=intranet))
+async def test_with_parameter_servers(harness: ClusterHarness, intranet: str) -> None:
+    cast = await cast_of(harness, a_job(ps=2, workers=2, intranet=intranet))
     gloo = HOST_PORT + 18 if intranet == "Host" else 2397
     servers, workers = cast.endpoints("ps", 2), cast.endpoints("worker", 2)
     shared = cast.of_every_pod | {
@@ -79,8 +79,8 @@ async def test_with_parameter_servers(stage: ClusterHarness, intranet: str) -> N
 
 
 @INTRANETS
-async def test_collective(stage: ClusterHarness, intranet: str) -> None:
-    cast = await cast_of(stage, a_job(workers=2, intranet=intranet))
+async def test_collective(harness: ClusterHarness, intranet: str) -> None:
+    cast = await cast_of(harness, a_job(workers=2, intranet=intranet))
     shared = cast.of_every_pod | {
         "TRAINER_PORTS_NUM": "20",
         "PADDLE_PORT": str(cast.port("worker")),
@@ -105,38 +105,38 @@ async def test_collective(stage: ClusterHarness, intranet: str) -> None:
     }
 
 
-async def test_on_gpus_the_ranks_are_left_to_nccl(stage: ClusterHarness) -> None:
+async def test_on_gpus_the_ranks_are_left_to_nccl(harness: ClusterHarness) -> None:
     template = a_template(resources={"limits": {"nvidia.com/gpu": 1}})
-    cast = await cast_of(stage, with_template(a_job(workers=2), template))
+    cast = await cast_of(harness, with_template(a_job(workers=2), template))
     assert all("PADDLE_DISTRI_BACKEND" not in seen for seen in cast.seen.values())
 
 
-async def test_a_job_of_one_worker_knows_that_it_is_alone(stage: ClusterHarness) -> None:
-    cast = await cast_of(stage, a_job(workers=1))
+async def test_a_job_of_one_worker_knows_that_it_is_alone(harness: ClusterHarness) -> None:
+    cast = await cast_of(harness, a_job(workers=1))
     seen, own = cast.seen["mnist-worker-0"], f"{cast.address('worker', 0)}:2379"
     assert (seen["PADDLE_TRAINERS_NUM"], seen["PADDLE_TRAINER_ENDPOINTS"]) == ("1", own)
 
 
-async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(stage: ClusterHarness) -> None:
+async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(harness: ClusterHarness) -> None:
     mine = [{"name": "PADDLE_TRAINERS_NUM", "value": "7"}, {"name": "EPOCHS", "value": "3"}]
-    cast = await cast_of(stage, with_template(a_job(workers=1), a_template(env=mine)))
+    cast = await cast_of(harness, with_template(a_job(workers=1), a_template(env=mine)))
     seen = cast.seen["mnist-worker-0"]
     assert (seen["PADDLE_TRAINERS_NUM"], seen["EPOCHS"]) == ("7", "3")
-    risk = (await stage.job("mnist")).condition("RendezvousAtRisk")
+    risk = (await harness.get_job("mnist")).condition("RendezvousAtRisk")
     assert risk["status"] == "True"
     assert risk["message"].startswith("spec.worker.template sets PADDLE_TRAINERS_NUM: ranks may not find each other")
-    assert (await stage.told_once("mnist", "UserVariables")).type == "Warning"
+    assert (await harness.wait_single_event("mnist", "UserVariables")).type == "Warning"
 
 
-async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
+async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
     job = a_job(workers=3, elastic=1)
     job["spec"]["worker"] |= {"requests": 2, "limits": 4}
-    async with stage.operator(etcd=ETCD):
-        await stage.submit(job)
-        running = await stage.phase("mnist", "Running")
-        assert await stage.barrier("mnist") is None
-        pods = await stage.pods()
+    async with harness.run_operator(etcd=ETCD):
+        await harness.submit(job)
+        running = await harness.wait_phase("mnist", "Running")
+        assert await harness.get_barrier("mnist") is None
+        pods = await harness.list_pods()
     for name, pod in pods.items():
         assert environment(pod, {}) == {
             "POD_IP": pod.status["podIP"],
@@ -152,7 +152,7 @@ async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(empty_stag
             "PADDLE_MAX_RESTART": "1000",
             "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python",
             "PADDLE_ELASTIC_SERVER": ETCD,
-            "PADDLE_ELASTIC_JOB_ID": f"{stage.namespace}-mnist",
+            "PADDLE_ELASTIC_JOB_ID": f"{harness.namespace}-mnist",
             "PADDLE_ELASTIC_NP": "3",
             "PADDLE_DISTRI_BACKEND": "gloo",
         }, name

@@ -23,9 +23,9 @@ from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.request import Reply, send
 from tests.conftest import say
+from tests.stories.harness import FULL_EVENTS, FULL_JOBS, Event, FullObject
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_EVENTS, WHOLE_JOBS, Event, Whole
 from tests.stories.test_stored_before import ANYTHING, CRDS
 from tests.support.rights import OPERATOR, connection_of_operator
 
@@ -132,7 +132,7 @@ def message_of(reply: Reply) -> str:
     return str(reply.json()["message"])
 
 
-def is_told(job: Whole) -> bool:
+def is_told(job: FullObject) -> bool:
     """It has our word about its spec, or it is over by its own."""
     conditions = job.status.get("conditions") if isinstance(job.status, dict) else None
     types = [each.get("type") for each in conditions if isinstance(each, dict)] if isinstance(conditions, list) else []
@@ -151,8 +151,8 @@ async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_run
     before = passes()
     async with (
         HollowNodes(crowd.client, count=2) as nodes,
-        followed(crowd.client, WHOLE_JOBS) as jobs,
-        followed(crowd.client, WHOLE_EVENTS) as events,
+        followed(crowd.client, FULL_JOBS) as jobs,
+        followed(crowd.client, FULL_EVENTS) as events,
         crowd.control_plane.audit.recording() as writes,
         operator(crowd.control_plane),
     ):
@@ -197,9 +197,9 @@ async def stored_behind_the_rules(crowd: Crowd, objects: list[Hostile]) -> list[
     return stored
 
 
-async def runs_to_its_end(client: Client, jobs: Followed[Whole], nodes: HollowNodes, namespace: str) -> None:
+async def runs_to_its_end(client: Client, jobs: Followed[FullObject], nodes: HollowNodes, namespace: str) -> None:
     job = a_job("healthy", ps=1, workers=2)
-    await client.create(WHOLE_JOBS, job | {"metadata": {"name": "healthy", "namespace": namespace}})
+    await client.create(FULL_JOBS, job | {"metadata": {"name": "healthy", "namespace": namespace}})
     key = Key(namespace, "healthy")
 
     def phase() -> str:
@@ -211,7 +211,7 @@ async def runs_to_its_end(client: Client, jobs: Followed[Whole], nodes: HollowNo
     await jobs.until_all(lambda: phase() == "Completed", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
 
 
-async def until_all_are_told(jobs: Followed[Whole], events: Followed[Event], namespace: str, count: int) -> None:
+async def until_all_are_told(jobs: Followed[FullObject], events: Followed[Event], namespace: str, count: int) -> None:
     """By a condition; where the API server takes no status of what it would not store today, by an event."""
 
     def untold() -> list[str]:
@@ -226,11 +226,11 @@ async def until_all_are_told(jobs: Followed[Whole], events: Followed[Event], nam
     assert len(of(jobs, namespace)) == count
 
 
-def of(jobs: Followed[Whole], namespace: str) -> list[Whole]:
+def of(jobs: Followed[FullObject], namespace: str) -> list[FullObject]:
     return [job for job in jobs.store if job.key.namespace == namespace]
 
 
-async def lies_are_refused_or_corrected(crowd: Crowd, jobs: Followed[Whole], name: str) -> None:
+async def lies_are_refused_or_corrected(crowd: Crowd, jobs: Followed[FullObject], name: str) -> None:
     """Written through /status under the rules."""
     for status in STATUSES:
         reply = await crowd.write_status(name, status)
@@ -240,7 +240,7 @@ async def lies_are_refused_or_corrected(crowd: Crowd, jobs: Followed[Whole], nam
 
 async def owns_itself(crowd: Crowd, name: str) -> None:
     """As its own child it would be looked at whenever it changes; it is none, since it is no pod."""
-    job = await crowd.client.get(WHOLE_JOBS, Key(crowd.namespace, name))
+    job = await crowd.client.get(FULL_JOBS, Key(crowd.namespace, name))
     kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
     owner = {**kind, "name": name, "uid": job.uid, "controller": True, "blockOwnerDeletion": True}
     assert (await crowd.ask("PATCH", f"/{name}", {"metadata": {"ownerReferences": [owner]}})).ok

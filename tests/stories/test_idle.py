@@ -20,8 +20,8 @@ from testbed.control_plane import ControlPlane
 from testbed.followed import followed
 from testbed.hollow import HollowNodes
 from tests.conftest import say
+from tests.stories.harness import FULL_JOBS
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS
 from tests.support.rights import OPERATOR, connection_of_operator
 
 JOBS = 1000
@@ -60,7 +60,7 @@ async def copied(control_plane: ControlPlane, client: Client, namespace: str) ->
     """As many jobs as are wanted of one that runs, in etcd and with all that belongs to them: the API server tells of
     each as of its own. A thousand real lives take minutes, and it is not they that are asked for here.
     """
-    job_uid = (await client.get(WHOLE_JOBS, Key(namespace, name_of(0)))).uid
+    job_uid = (await client.get(FULL_JOBS, Key(namespace, name_of(0)))).uid
     pod_uid = (await client.get(PODS, Key(namespace, f"{name_of(0)}-worker-0"))).uid
     flag = "--listen-client-urls="
     url = next(each.removeprefix(flag) for each in control_plane.etcd.command if each.startswith(flag))
@@ -104,12 +104,12 @@ async def test_a_thousand_running_jobs_cost_no_write_in_ten_minutes_nor_when_the
         Client(control_plane.connection()) as client,
         Client(await connection_of_operator(control_plane)) as ours,
         HollowNodes(client, count=NODES, pods=JOBS // NODES + 10) as nodes,
-        followed(client, WHOLE_JOBS, Scope(namespace)) as jobs,
+        followed(client, FULL_JOBS, Scope(namespace)) as jobs,
     ):
         by_phase = jobs.store.index(lambda job: (job.phase,))
         async with Operator(ours, namespace).at_work() as operator:
             metadata = {"name": name_of(0), "namespace": namespace}
-            await client.create(WHOLE_JOBS, a_job(workers=1) | {"metadata": metadata})
+            await client.create(FULL_JOBS, a_job(workers=1) | {"metadata": metadata})
             await jobs.until_all(lambda: len(by_phase["Running"]) == 1)
             await copied(control_plane, client, namespace)
             await jobs.until_all(lambda: len(by_phase["Running"]) == JOBS)

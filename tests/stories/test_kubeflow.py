@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from paddle_operator.kube.objects import Key
+from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, ClusterHarness, Whole
 
 POLICIES: list[tuple[str | None, set[str]]] = [
     (None, {"Completed"}),
@@ -23,7 +23,7 @@ POLICIES: list[tuple[str | None, set[str]]] = [
 # KF-C1 and KF-C2
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
 async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
-    stage: ClusterHarness, code: int, phase: str
+    harness: ClusterHarness, code: int, phase: str
 ) -> None:
     """Four workers and two servers for each policy, all jobs at once; what is kept no longer runs."""
 
@@ -31,13 +31,13 @@ async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
         name = (policy or "unset").lower()
         job = a_job(name, ps=2, workers=4)
         job["spec"] |= {"cleanPodPolicy": policy} if policy else {}
-        await stage.submit(job)
-        await stage.phase(name, "Running")
-        await stage.exits(f"{name}-worker-*", code=code)
-        await stage.phase(name, phase)
-        await stage.until_pods(lambda pods: is_left(pods, name, 0 if cleaned else 6))
+        await harness.submit(job)
+        await harness.wait_phase(name, "Running")
+        await harness.exit_pods(f"{name}-worker-*", code=code)
+        await harness.wait_phase(name, phase)
+        await harness.wait_pods(lambda pods: is_left(pods, name, 0 if cleaned else 6))
 
-    def is_left(pods: dict[str, Whole], name: str, count: int) -> bool:
+    def is_left(pods: dict[str, FullObject], name: str, count: int) -> bool:
         mine = [pod for key, pod in pods.items() if key.startswith(f"{name}-")]
         return len(mine) == count and all(pod.phase in ("Succeeded", "Failed") for pod in mine)
 
@@ -48,13 +48,13 @@ async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
 
 # KF-C1: no terminal condition
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "OnCompletion"])
-async def test_of_a_job_that_goes_on_nothing_is_cleaned(stage: ClusterHarness, policy: str) -> None:
-    await stage.submit(a_job(ps=1, workers=2, cleanPodPolicy=policy))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-0")
-    await stage.until("mnist", lambda job: job.status["worker"].get("succeeded") == 1)
-    assert len(await stage.pods()) == 3
-    assert (await stage.job("mnist")).phase == "Running"
+async def test_of_a_job_that_goes_on_nothing_is_cleaned(harness: ClusterHarness, policy: str) -> None:
+    await harness.submit(a_job(ps=1, workers=2, cleanPodPolicy=policy))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-0")
+    await harness.wait_job("mnist", lambda job: job.status["worker"].get("succeeded") == 1)
+    assert len(await harness.list_pods()) == 3
+    assert (await harness.get_job("mnist")).phase == "Running"
 
 
 # KF-C7 without backoffLimit: with Never the job fails, with OnFailure kubelet starts the container again.
@@ -69,15 +69,15 @@ CODES = {
 }
 
 
-async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(stage: ClusterHarness) -> None:
+async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(harness: ClusterHarness) -> None:
     async def lives(code: int, meaning: str) -> None:
         name = f"code-{code}"
-        await stage.submit(a_job(name, workers=2))
-        await stage.phase(name, "Running")
-        await stage.exits(f"{name}-worker-1", code=code)
-        job = await stage.phase(name, "Failed")
+        await harness.submit(a_job(name, workers=2))
+        await harness.wait_phase(name, "Running")
+        await harness.exit_pods(f"{name}-worker-1", code=code)
+        job = await harness.wait_phase(name, "Failed")
         failed = job.condition("Failed")
-        told = await stage.told_once(name, "Failed")
+        told = await harness.wait_single_event(name, "Failed")
         assert failed["message"] == f"{name}-worker-1 exited {code}: {meaning}"
         assert told.note.startswith(f"{failed['message']}; the pods that still run are stopped")
         assert (failed["status"], failed["reason"], told.type) == ("True", "PodFailed", "Warning")
@@ -87,47 +87,47 @@ async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(stage
             group.create_task(lives(code, meaning))
 
 
-async def test_a_victim_is_not_blamed_for_what_its_peer_did(empty_stage: ClusterHarness) -> None:
+async def test_a_victim_is_not_blamed_for_what_its_peer_did(bare_harness: ClusterHarness) -> None:
     """It died first, and the operator, which would wait 5 s for a cause, is away meanwhile: so no stall is too long."""
-    stage = empty_stage
-    async with stage.operator():
-        await stage.submit(a_job(workers=3))
-        await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-0", code=134)
-    await stage.exits("mnist-worker-2", code=139)
-    async with stage.operator():
-        job = await stage.phase("mnist", "Failed")
+    harness = bare_harness
+    async with harness.run_operator():
+        await harness.submit(a_job(workers=3))
+        await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-0", code=134)
+    await harness.exit_pods("mnist-worker-2", code=139)
+    async with harness.run_operator():
+        job = await harness.wait_phase("mnist", "Failed")
     assert job.condition("Failed")["message"].startswith("mnist-worker-2 exited 139")
 
 
-async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again(stage: ClusterHarness) -> None:
+async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again(harness: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["restartPolicy"] = "OnFailure"
-    await stage.submit(with_template(a_job(workers=2), template))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-0", code=130)
-    pods = await stage.until_pods(
+    await harness.submit(with_template(a_job(workers=2), template))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-0", code=130)
+    pods = await harness.wait_pods(
         lambda pods: (
             pods["mnist-worker-0"].status["containerStatuses"][0]["restartCount"] == 1
             and pods["mnist-worker-0"].status["containerStatuses"][0]["ready"]
         )
     )
     assert len(pods) == 2
-    job = await stage.phase("mnist", "Running")
+    job = await harness.wait_phase("mnist", "Running")
     assert job.status.get("attempt", 0) == 0
 
 
 # KF-C9
-async def test_scaled_with_a_gap_the_places_are_filled_and_the_surplus_goes(stage: ClusterHarness) -> None:
-    await stage.submit(a_job(workers=4))
-    await stage.phase("mnist", "Running")
-    await stage.delete(WHOLE_PODS, "mnist-worker-1")
-    await stage.change("mnist", {"worker": {"replicas": 3}})
-    await stage.until(
+async def test_scaled_with_a_gap_the_places_are_filled_and_the_surplus_goes(harness: ClusterHarness) -> None:
+    await harness.submit(a_job(workers=4))
+    await harness.wait_phase("mnist", "Running")
+    await harness.delete(FULL_PODS, "mnist-worker-1")
+    await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
+    await harness.wait_job(
         "mnist", lambda job: job.phase == "Running" and job.status["worker"]["replicas"] == 3 and settled(job.status)
     )
-    assert sorted(await stage.pods()) == [f"mnist-worker-{index}" for index in range(3)]
-    assert {each["PADDLE_TRAINERS_NUM"] for each in (await stage.environments("mnist")).values()} == {"3"}
+    assert sorted(await harness.list_pods()) == [f"mnist-worker-{index}" for index in range(3)]
+    assert {each["PADDLE_TRAINERS_NUM"] for each in (await harness.get_environments("mnist")).values()} == {"3"}
 
 
 def settled(status: Job) -> bool:
@@ -135,56 +135,56 @@ def settled(status: Job) -> bool:
 
 
 # KF-C11: claims no orphan, releases nothing, adopts nothing while being deleted; a UID is more than a name
-async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(stage: ClusterHarness) -> None:
+async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(harness: ClusterHarness) -> None:
     """It may run what its owner thinks is his; the job says who is in its way, and waits."""
     marks = {
         "labels": {"paddle-res-name": "mnist-worker-0", "paddle-res-type": "worker"},
         "annotations": {"paddle-resource": "worker"},
     }
-    orphan = await stage.create(
-        WHOLE_PODS,
+    orphan = await harness.create(
+        FULL_PODS,
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mnist-worker-0", **marks}, **a_template()},
     )
-    await stage.submit(a_job(workers=2))
-    await stage.waits("mnist", "NameConflict")
-    found = (await stage.pods())["mnist-worker-0"]
+    await harness.submit(a_job(workers=2))
+    await harness.wait_not_running("mnist", "NameConflict")
+    found = (await harness.list_pods())["mnist-worker-0"]
     assert (found.uid, found.metadata.owner_references) == (orphan.uid, ())
     assert not found.metadata.deletion_timestamp
 
 
-async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(stage: ClusterHarness) -> None:
-    await stage.submit(a_job(workers=2))
-    await stage.phase("mnist", "Running")
-    key = Key(stage.namespace, "mnist-worker-1")
-    freed = await stage.client.merge(WHOLE_PODS, key, {"metadata": {"ownerReferences": None}})
-    job = await stage.phase("mnist", "Restarting")
+async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(harness: ClusterHarness) -> None:
+    await harness.submit(a_job(workers=2))
+    await harness.wait_phase("mnist", "Running")
+    key = Key(harness.namespace, "mnist-worker-1")
+    freed = await harness.client.merge(FULL_PODS, key, {"metadata": {"ownerReferences": None}})
+    job = await harness.wait_phase("mnist", "Restarting")
     assert job.status["attempt"] == 1
-    await stage.waits("mnist", "NameConflict")
-    assert (await stage.pods())["mnist-worker-1"].uid == freed.uid
-    await stage.delete(WHOLE_PODS, "mnist-worker-1")
-    await stage.phase("mnist", "Running")
+    await harness.wait_not_running("mnist", "NameConflict")
+    assert (await harness.list_pods())["mnist-worker-1"].uid == freed.uid
+    await harness.delete(FULL_PODS, "mnist-worker-1")
+    await harness.wait_phase("mnist", "Running")
 
 
-async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(stage: ClusterHarness) -> None:
+async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(harness: ClusterHarness) -> None:
     job = a_job(workers=1)
     job["metadata"]["finalizers"] = ["example.com/held"]
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
-    await stage.submit(job)
-    await stage.waits("mnist", "WaitingForAddresses")
-    await stage.delete(WHOLE_JOBS, "mnist")
-    await stage.delete(WHOLE_PODS, "mnist-worker-0")
-    await stage.phase("mnist", "Terminating")
-    await stage.cleaned()
-    await stage.client.merge(WHOLE_JOBS, Key(stage.namespace, "mnist"), {"metadata": {"finalizers": None}})
-    await stage.gone("mnist")
+    await harness.submit(job)
+    await harness.wait_not_running("mnist", "WaitingForAddresses")
+    await harness.delete(FULL_JOBS, "mnist")
+    await harness.delete(FULL_PODS, "mnist-worker-0")
+    await harness.wait_phase("mnist", "Terminating")
+    await harness.wait_cleaned_up()
+    await harness.client.merge(FULL_JOBS, Key(harness.namespace, "mnist"), {"metadata": {"finalizers": None}})
+    await harness.wait_deleted("mnist")
 
 
 # KF-C12
-async def test_labels_and_annotations_of_the_template_are_on_the_pods(stage: ClusterHarness) -> None:
+async def test_labels_and_annotations_of_the_template_are_on_the_pods(harness: ClusterHarness) -> None:
     template = a_template() | {"metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/cost": "7"}}}
-    await stage.submit(with_template(a_job(ps=1, workers=1), template))
-    await stage.phase("mnist", "Running")
-    for name, pod in (await stage.pods()).items():
+    await harness.submit(with_template(a_job(ps=1, workers=1), template))
+    await harness.wait_phase("mnist", "Running")
+    for name, pod in (await harness.list_pods()).items():
         role = name.split("-")[1]
         assert (
             pod.metadata.labels.items() >= {"team": "vision", "paddle-res-name": name, "paddle-res-type": role}.items()

@@ -6,73 +6,73 @@ from paddle_operator.kube.objects import Key
 from paddle_operator.plan.diff import FORCE_DELETE_AFTER
 from testbed.clock import LeapingClock
 from testbed.hollow_script import ignores_sigterm
+from tests.stories.harness import FULL_PODS, ClusterHarness, about
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.stories.stage import WHOLE_PODS, ClusterHarness, about
 from tests.support.rights import OPERATOR
 
 
-async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(stage: ClusterHarness) -> None:
-    await stage.submit(a_job(ps=1, workers=2))
-    await stage.phase("mnist", "Running")
-    node = stage.nodes.node_of("mnist-worker-1", namespace=stage.namespace)
-    await stage.kubectl("drain", str(node), "--force", "--timeout=120s")
-    await stage.until("mnist", lambda job: job.phase == "Running" and job.status.get("attempt", 0) >= 1)
-    assert all(pod.spec["nodeName"] != str(node) for pod in (await stage.pods()).values())
-    assert (await stage.told("mnist", "Restarting")).type == "Warning"
+async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(harness: ClusterHarness) -> None:
+    await harness.submit(a_job(ps=1, workers=2))
+    await harness.wait_phase("mnist", "Running")
+    node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
+    await harness.kubectl("drain", str(node), "--force", "--timeout=120s")
+    await harness.wait_job("mnist", lambda job: job.phase == "Running" and job.status.get("attempt", 0) >= 1)
+    assert all(pod.spec["nodeName"] != str(node) for pod in (await harness.list_pods()).values())
+    assert (await harness.wait_event("mnist", "Restarting")).type == "Warning"
 
 
-async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(stage: ClusterHarness) -> None:
-    await stage.submit(a_job(workers=2, cleanPodPolicy="Never"))
-    await stage.phase("mnist", "Running")
-    await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
-    job = await stage.phase("mnist", "Failed")
+async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(harness: ClusterHarness) -> None:
+    await harness.submit(a_job(workers=2, cleanPodPolicy="Never"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.nodes.evicts("mnist-worker-1", namespace=harness.namespace)
+    job = await harness.wait_phase("mnist", "Failed")
     assert "mnist-worker-1" in job.condition("Failed")["message"]
     assert "its node was short of something and evicted it" in job.condition("Failed")["message"]
 
 
-async def test_a_node_that_dies_and_comes_back_costs_one_attempt(stage: ClusterHarness) -> None:
+async def test_a_node_that_dies_and_comes_back_costs_one_attempt(harness: ClusterHarness) -> None:
     """Kubernetes waits 16 s here, and stock 50 s, before it gives a silent node up, and keeps its pods' names until
     kubelet or an administrator says that they are gone: until then two of a rank might run.
     """
-    await stage.submit(a_job(ps=1, workers=4, intranet="Host"))  # so that there is a worker on every node
-    await stage.phase("mnist", "Running")
-    node = stage.nodes.node_of("mnist-worker-1", namespace=stage.namespace)
+    await harness.submit(a_job(ps=1, workers=4, intranet="Host"))  # so that there is a worker on every node
+    await harness.wait_phase("mnist", "Running")
+    node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
     node.dies()
-    restarting = await stage.phase("mnist", "Restarting")
+    restarting = await harness.wait_phase("mnist", "Restarting")
     assert restarting.status["attempt"] == 1
-    assert "mnist-" in (await stage.told("mnist", "Restarting")).note
-    await stage.waits("mnist", "PodsTerminating")
+    assert "mnist-" in (await harness.wait_event("mnist", "Restarting")).note
+    await harness.wait_not_running("mnist", "PodsTerminating")
     await node.comes_back()
-    await stage.runs_in_attempt(1)
+    await harness.wait_running(1)
 
 
 async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_its_grace(
-    empty_stage: ClusterHarness,
+    bare_harness: ClusterHarness,
 ) -> None:
     """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
-    stage, clock = empty_stage, LeapingClock()
-    async with stage.recorded() as writes, stage.operator(clock=clock):
-        await stage.submit(a_job(ps=1, workers=4, backoffLimit=0))
-        await stage.phase("mnist", "Running")
-        node = stage.nodes.node_of("mnist-worker-1", namespace=stage.namespace)
-        held = {pod.key.name: pod.uid for pod in node.pods if pod.key.namespace == stage.namespace}
+    harness, clock = bare_harness, LeapingClock()
+    async with harness.record_writes() as writes, harness.run_operator(clock=clock):
+        await harness.submit(a_job(ps=1, workers=4, backoffLimit=0))
+        await harness.wait_phase("mnist", "Running")
+        node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
+        held = {pod.key.name: pod.uid for pod in node.pods if pod.key.namespace == harness.namespace}
         await node.cordon()  # as the taint does that a silent node is given after a while
         node.dies()
-        await stage.client.evict(Key(stage.namespace, "mnist-worker-1"))
-        await stage.waits("mnist", "PodsTerminating")
-        pods = await stage.until_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))
+        await harness.client.evict(Key(harness.namespace, "mnist-worker-1"))
+        await harness.wait_not_running("mnist", "PodsTerminating")
+        pods = await harness.wait_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))
         left_at = max(at for name in held if (at := pods[name].metadata.deletion_timestamp))
-        await stage.run_unrelated_job(
+        await harness.run_unrelated_job(
             "before"
         )  # so the operator has seen it, too: it counts from then, by its own clock
         clock.leap_to(left_at + FORCE_DELETE_AFTER - timedelta(seconds=45))
-        await stage.run_unrelated_job("beside")
-        pods = await stage.pods()
+        await harness.run_unrelated_job("beside")
+        pods = await harness.list_pods()
         assert {name: pods[name].uid for name in held} == held
-        assert (await stage.job("mnist")).phase == "Restarting"
+        assert (await harness.get_job("mnist")).phase == "Restarting"
         given_up_at = clock.leap_to(left_at + FORCE_DELETE_AFTER)
-        job = await stage.runs_in_attempt(1)
-    pods = await stage.pods()
+        job = await harness.wait_running(1)
+    pods = await harness.list_pods()
     assert len(pods) == 5
     assert not set(held.values()) & {pod.uid for pod in pods.values()}
     assert all(pod.spec["nodeName"] != str(node) for pod in pods.values())
@@ -84,29 +84,29 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
     }
     assert deleted == set(held)
     for name in held:
-        events = [each.note for each in await stage.events("mnist") if each.reason == "NodeLost"]
+        events = [each.note for each in await harness.list_events("mnist") if each.reason == "NodeLost"]
         assert f"{name} does not leave {node}: it is given up" in events
 
 
-async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(empty_stage: ClusterHarness) -> None:
+async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(bare_harness: ClusterHarness) -> None:
     """Or two of a rank would run at a time; and pods are waited for no less by one that has just started."""
-    stage = empty_stage
-    stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
+    harness = bare_harness
+    harness.nodes.script("mnist-*", ignores_sigterm(), namespace=harness.namespace)
     template = a_template()
     template["spec"]["terminationGracePeriodSeconds"] = 60
-    async with stage.recorded() as writes:
-        async with stage.operator(clock=LeapingClock(timedelta(minutes=5))):
-            await stage.submit(with_template(a_job(workers=3), template))
-            await stage.phase("mnist", "Running")
-            await stage.delete(WHOLE_PODS, "mnist-worker-1")
-            await stage.waits("mnist", "PodsTerminating")
-        async with stage.operator(clock=LeapingClock(timedelta(minutes=10))):
-            await stage.run_unrelated_job("beside")  # so it had time to give them up
+    async with harness.record_writes() as writes:
+        async with harness.run_operator(clock=LeapingClock(timedelta(minutes=5))):
+            await harness.submit(with_template(a_job(workers=3), template))
+            await harness.wait_phase("mnist", "Running")
+            await harness.delete(FULL_PODS, "mnist-worker-1")
+            await harness.wait_not_running("mnist", "PodsTerminating")
+        async with harness.run_operator(clock=LeapingClock(timedelta(minutes=10))):
+            await harness.run_unrelated_job("beside")  # so it had time to give them up
             end_at = datetime.now(UTC)
-            await stage.exits("mnist-worker-*", code=137)
-            await stage.runs_in_attempt(1)
+            await harness.exit_pods("mnist-worker-*", code=137)
+            await harness.wait_running(1)
     operator = about(writes, "mnist").by(OPERATOR).to("pods")
     assert [each.code for each in operator if each.verb == "create"] == [201] * 6
     assert [each.received_at > end_at for each in operator if each.verb == "create"] == [False] * 3 + [True] * 3
     assert max(each.received_at for each in operator if each.verb == "delete") < end_at
-    assert "NodeLost" not in {each.reason for each in await stage.events("mnist")}
+    assert "NodeLost" not in {each.reason for each in await harness.list_events("mnist")}

@@ -6,22 +6,22 @@ import yaml
 
 from testbed.control_plane import ControlPlane
 from testbed.hollow_script import exits
+from tests.stories.harness import ClusterHarness
 from tests.stories.jobs import a_job
-from tests.stories.stage import ClusterHarness
 from tests.support.paddlejob import Outcome, Paddlejob
 
 
 async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
-    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
+    control_plane: ControlPlane, harness: ClusterHarness, tmp_path: Path
 ) -> None:
     command = Paddlejob(tmp_path / "state")
 
     async def paddlejob(*arguments: str | Path) -> Outcome:
-        return await command(*arguments, "--kubeconfig", control_plane.kubeconfig, "-n", stage.namespace)
+        return await command(*arguments, "--kubeconfig", control_plane.kubeconfig, "-n", harness.namespace)
 
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(a_job(ps=1, workers=2, cleanPodPolicy="Never")))
-    stage.nodes.script("mnist-worker-*", exits(0, after=1), namespace=stage.namespace)
+    harness.nodes.script("mnist-worker-*", exits(0, after=1), namespace=harness.namespace)
 
     ran = await paddlejob("run", path)
     assert ran.code == 0, ran
@@ -37,33 +37,33 @@ async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
 
 
 async def test_a_job_that_the_cluster_refuses_is_told_in_its_words(
-    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
+    control_plane: ControlPlane, harness: ClusterHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(a_job(workers=2, withGloo=7)))
-    arguments = ("run", path, "--kubeconfig", control_plane.kubeconfig, "-n", stage.namespace)
+    arguments = ("run", path, "--kubeconfig", control_plane.kubeconfig, "-n", harness.namespace)
     outcome = await Paddlejob(tmp_path / "state")(*arguments)
     assert outcome.code == 2
     assert "spec.withGloo is 7, but must be 0 (off), 1 (workers) or 2 (workers and servers)" in outcome.errors
 
 
 async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
-    control_plane: ControlPlane, stage: ClusterHarness, tmp_path: Path
+    control_plane: ControlPlane, harness: ClusterHarness, tmp_path: Path
 ) -> None:
     async def paddlejob(*arguments: str) -> Outcome:
-        where = ("--kubeconfig", str(control_plane.kubeconfig), "-n", stage.namespace)
+        where = ("--kubeconfig", str(control_plane.kubeconfig), "-n", harness.namespace)
         return await Paddlejob(tmp_path / "state")(*arguments, *where)
 
-    await stage.submit(a_job(ps=1, workers=2, backoffLimit=3, activeDeadlineSeconds=600))
-    await stage.phase("mnist", "Running")
+    await harness.submit(a_job(ps=1, workers=2, backoffLimit=3, activeDeadlineSeconds=600))
+    await harness.wait_phase("mnist", "Running")
     rests = await paddlejob("suspend", "mnist")
     assert rests.code == 0, rests
     assert rests.output.splitlines()[-1].startswith("mnist is suspended, and no pod of it is left")
-    assert await stage.pods() == {}
+    assert await harness.list_pods() == {}
     page = (await paddlejob("describe", "mnist")).output
     assert "Tries:       0 of 3 used" in page
     assert "of 600 s are left; while the job is suspended, no time passes" in page
     runs = await paddlejob("resume", "mnist")
     assert runs.code == 0, runs
     assert "mnist  Running: all pods run" in runs.output
-    assert len(await stage.pods()) == 3
+    assert len(await harness.list_pods()) == 3

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from paddle_operator.kube.errors import Invalid
+from tests.stories.harness import FULL_JOBS, ClusterHarness, about
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_JOBS, ClusterHarness, about
 from tests.support.rights import OPERATOR
 
 OURS = "batch.paddlepaddle.org/paddle-operator"
@@ -15,47 +15,47 @@ THEIRS = {"multikueue": "kueue.x-k8s.io/multikueue", "other": "example.com/train
 
 
 # KF-P4 and KF-C10
-async def test_a_job_that_another_controller_manages_is_left_alone_entirely(stage: ClusterHarness) -> None:
+async def test_a_job_that_another_controller_manages_is_left_alone_entirely(harness: ClusterHarness) -> None:
     """Suspended and resumed, as Kueue does; those beside it, which are ours, run."""
-    async with stage.recorded() as writes:
-        await stage.submit(
+    async with harness.record_writes() as writes:
+        await harness.submit(
             *(a_job(name, managedBy=manager, suspend=True) for name, manager in THEIRS.items()),
             a_job("ours", managedBy=OURS),
             a_job("unsaid"),
         )
         for name in THEIRS:
-            await stage.change(name, {"suspend": False})
-        await asyncio.gather(stage.phase("ours", "Running"), stage.phase("unsaid", "Running"))
-        await stage.run_unrelated_job("beside")
+            await harness.patch_spec(name, {"suspend": False})
+        await asyncio.gather(harness.wait_phase("ours", "Running"), harness.wait_phase("unsaid", "Running"))
+        await harness.run_unrelated_job("beside")
     for name in THEIRS:
         assert not about(writes, name).by(OPERATOR)
-        assert (await stage.job(name)).status is None
-        assert await stage.events(name) == []
-    assert len(await stage.pods()) == 4
+        assert (await harness.get_job(name)).status is None
+        assert await harness.list_events(name) == []
+    assert len(await harness.list_pods()) == 4
 
 
-async def test_who_manages_a_job_is_decided_once(stage: ClusterHarness) -> None:
-    await stage.submit(a_job("unsaid", suspend=True), a_job("theirs", managedBy=THEIRS["other"]))
+async def test_who_manages_a_job_is_decided_once(harness: ClusterHarness) -> None:
+    await harness.submit(a_job("unsaid", suspend=True), a_job("theirs", managedBy=THEIRS["other"]))
     for name in ("unsaid", "theirs"):
         with pytest.raises(Invalid, match=r"spec\.managedBy cannot change: delete the job and make it again"):
-            await stage.change(name, {"managedBy": OURS})
+            await harness.patch_spec(name, {"managedBy": OURS})
     with pytest.raises(Invalid, match=r"spec\.managedBy"):
-        await stage.submit(a_job("nobody", managedBy=""))
+        await harness.submit(a_job("nobody", managedBy=""))
 
 
-async def test_a_job_is_done_when_its_success_policy_is_met(stage: ClusterHarness) -> None:
+async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarness) -> None:
     """The chief alone, two of three, and two of the first three of four; who still runs is ended."""
 
     async def lives(name: str, rule: Job, workers: int, *done: str) -> None:
-        await stage.submit(a_job(name, ps=1, workers=workers, successPolicy={"rules": [rule]}))
-        await stage.phase(name, "Running")
+        await harness.submit(a_job(name, ps=1, workers=workers, successPolicy={"rules": [rule]}))
+        await harness.wait_phase(name, "Running")
         for pod in done[:-1]:
-            await stage.exits(f"{name}-{pod}")
+            await harness.exit_pods(f"{name}-{pod}")
         before = len(done) - 1
-        await stage.until(name, lambda job: job.status["worker"].get("succeeded", 0) == before)
-        assert (await stage.job(name)).phase == "Running"
-        await stage.exits(f"{name}-{done[-1]}")
-        job = await stage.phase(name, "Completed")
+        await harness.wait_job(name, lambda job: job.status["worker"].get("succeeded", 0) == before)
+        assert (await harness.get_job(name)).phase == "Running"
+        await harness.exit_pods(f"{name}-{done[-1]}")
+        job = await harness.wait_phase(name, "Completed")
         assert job.condition("Completed")["message"] == (
             f"{len(done)} of {workers} workers have succeeded, and spec.successPolicy asks for no more"
         )
@@ -67,26 +67,30 @@ async def test_a_job_is_done_when_its_success_policy_is_met(stage: ClusterHarnes
         lives("two-of-three", {"succeededCount": 2}, 3, "worker-2", "worker-1"),
         lives("two-of-some", {"succeededIndexes": "0-2", "succeededCount": 2}, 4, "worker-3", "worker-0", "worker-2"),
     )
-    await stage.cleaned()
+    await harness.wait_cleaned_up()
 
 
-async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(stage: ClusterHarness) -> None:
-    await stage.submit(a_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-2", code=1)
-    assert (await stage.phase("mnist", "Failed")).condition("Failed")["message"].startswith("mnist-worker-2 exited 1")
+async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(harness: ClusterHarness) -> None:
+    await harness.submit(a_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-2", code=1)
+    assert (
+        (await harness.wait_phase("mnist", "Failed"))
+        .condition("Failed")["message"]
+        .startswith("mnist-worker-2 exited 1")
+    )
 
 
-async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(stage: ClusterHarness) -> None:
+async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(harness: ClusterHarness) -> None:
     """A proxy that never exits, one that fails after the training was done, and one that fails before."""
     template = a_template({"name": "proxy", "image": "envoy"})
 
     async def lives(name: str, *ends: tuple[str, int]) -> None:
-        await stage.submit(with_template(a_job(name, workers=2, cleanPodPolicy="Never"), template))
-        await stage.phase(name, "Running")
+        await harness.submit(with_template(a_job(name, workers=2, cleanPodPolicy="Never"), template))
+        await harness.wait_phase(name, "Running")
         for container, code in ends:
-            await stage.nodes.exits(f"{name}-worker-*", code, container=container, namespace=stage.namespace)
-        job = await stage.phase(name, "Completed")
+            await harness.nodes.exits(f"{name}-worker-*", code, container=container, namespace=harness.namespace)
+        job = await harness.wait_phase(name, "Completed")
         assert job.status["worker"]["succeeded"] == 2
         assert job.condition("Completed")["message"] == "all 2 workers have succeeded"
 
@@ -94,18 +98,18 @@ async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(
     await asyncio.gather(
         lives("endless", trained), lives("after", trained, ("proxy", 1)), lives("before", ("proxy", 1), trained)
     )
-    pods = await stage.until_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
+    pods = await harness.wait_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
     assert {name: pod.phase for name, pod in pods.items() if name.startswith("before")} == {
         "before-worker-0": "Failed",
         "before-worker-1": "Failed",
     }
 
 
-async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(stage: ClusterHarness) -> None:
+async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(harness: ClusterHarness) -> None:
     """Kubernetes' own: there are no metrics here, but what is below its minimum it scales up without any."""
-    await stage.submit(a_job(ps=1, workers=2))
-    await stage.phase("mnist", "Running")
-    await stage.apply(
+    await harness.submit(a_job(ps=1, workers=2))
+    await harness.wait_phase("mnist", "Running")
+    await harness.apply(
         {
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
@@ -117,16 +121,16 @@ async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(s
             },
         }
     )
-    job = await stage.runs_in_attempt(1)  # within the 15 s that it lets pass
+    job = await harness.wait_running(1)  # within the 15 s that it lets pass
     assert job.spec["worker"]["replicas"] == 3
-    await stage.kubectl("wait", "--for=jsonpath={.status.desiredReplicas}=3", "--timeout=120s", "hpa/mnist")
-    told = json.loads(await stage.kubectl("get", "hpa/mnist", "-o", "json"))
+    await harness.kubectl("wait", "--for=jsonpath={.status.desiredReplicas}=3", "--timeout=120s", "hpa/mnist")
+    told = json.loads(await harness.kubectl("get", "hpa/mnist", "-o", "json"))
     able = next(each for each in told["status"]["conditions"] if each["type"] == "AbleToScale")
     assert able["status"] == "True"
-    assert "PaddleJob/mnist" in await stage.kubectl("get", "hpa")
-    path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{stage.namespace}/paddlejobs/mnist/scale"
-    scale = json.loads(await stage.kubectl("get", f"--raw={path}"))
+    assert "PaddleJob/mnist" in await harness.kubectl("get", "hpa")
+    path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{harness.namespace}/paddlejobs/mnist/scale"
+    scale = json.loads(await harness.kubectl("get", f"--raw={path}"))
     assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
-    chosen = await stage.kubectl("get", "pods", f"--selector={scale['status']['selector']}", "-o", "name")
+    chosen = await harness.kubectl("get", "pods", f"--selector={scale['status']['selector']}", "-o", "name")
     assert chosen.split() == [f"pod/mnist-worker-{index}" for index in range(3)]
-    assert (await stage.client.get(WHOLE_JOBS, job.key)).status["ready"] == "4/4"
+    assert (await harness.client.get(FULL_JOBS, job.key)).status["ready"] == "4/4"

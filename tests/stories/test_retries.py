@@ -10,8 +10,8 @@ from paddle_operator.kube.client import Scope
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.clock import LeapingClock
 from testbed.hollow_script import exits, ignores_sigterm
+from tests.stories.harness import FULL_EVENTS, FULL_PODS, ClusterHarness, FullObject, about, instant, of_job
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.stories.stage import WHOLE_EVENTS, WHOLE_PODS, ClusterHarness, Whole, about, instant, of_job
 from tests.support.rights import OPERATOR
 
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
@@ -51,15 +51,15 @@ TRIED_AGAIN: list[tuple[dict[str, Any] | None, int, int]] = [
 
 
 # KF-C7
-async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: ClusterHarness) -> None:
-    stage, clock = empty_stage, LeapingClock()
+async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: ClusterHarness) -> None:
+    harness, clock = bare_harness, LeapingClock()
 
-    async def fails(name: str, policy: dict[str, Any] | None, code: int) -> Whole:
+    async def fails(name: str, policy: dict[str, Any] | None, code: int) -> FullObject:
         more: dict[str, Any] = {"podFailurePolicy": policy} if policy else {}
-        await stage.submit(a_job(name, workers=1, backoffLimit=3, **more))
-        await stage.phase(name, "Running")
-        await stage.exits(f"{name}-worker-0", code=code)
-        return await stage.until(name, lambda job: job.phase == "Failed" or job.status.get("attempt") == 1)
+        await harness.submit(a_job(name, workers=1, backoffLimit=3, **more))
+        await harness.wait_phase(name, "Running")
+        await harness.exit_pods(f"{name}-worker-0", code=code)
+        return await harness.wait_job(name, lambda job: job.phase == "Failed" or job.status.get("attempt") == 1)
 
     async def ends(name: str, policy: dict[str, Any] | None, code: int, message: str) -> None:
         job = await fails(name, policy, code)
@@ -74,7 +74,7 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: Clu
         assert job.status.get("restarts", 0) == charge, (name, job.status)
         assert ("nextAttemptTime" in job.status) is bool(charge)
 
-    async with stage.operator(clock=clock):
+    async with harness.run_operator(clock=clock):
         names = [f"again-{number}" for number in range(len(TRIED_AGAIN))]
         async with asyncio.TaskGroup() as group:
             for number, (policy, code, message) in enumerate(GIVEN_UP):
@@ -82,21 +82,21 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(empty_stage: Clu
             for name, (policy, code, charge) in zip(names, TRIED_AGAIN, strict=True):
                 group.create_task(comes_again(name, policy, code, charge))
         clock.leap(PAUSE)
-        await asyncio.gather(*(stage.runs_in_attempt(1, name) for name in names))
+        await asyncio.gather(*(harness.wait_running(1, name) for name in names))
 
 
 async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last_one_the_job_fails(
-    empty_stage: ClusterHarness,
+    bare_harness: ClusterHarness,
 ) -> None:
-    stage, clock = empty_stage, LeapingClock()
+    harness, clock = bare_harness, LeapingClock()
     ends_of_pauses: list[datetime] = []
-    async with stage.recorded() as writes, stage.operator(clock=clock):
-        await stage.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
+    async with harness.record_writes() as writes, harness.run_operator(clock=clock):
+        await harness.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
         for number, pause in enumerate((10, 20)):
-            await stage.runs_in_attempt(number)
+            await harness.wait_running(number)
             failed_at = clock.now()
-            await stage.exits("mnist-worker-1", code=1)
-            job = await stage.phase("mnist", "Restarting")
+            await harness.exit_pods("mnist-worker-1", code=1)
+            job = await harness.wait_phase("mnist", "Restarting")
             again_at = instant(job.status["nextAttemptTime"])
             assert failed_at < again_at - timedelta(seconds=pause - 1)  # it is told in whole seconds
             assert again_at - timedelta(seconds=pause) <= clock.now()
@@ -104,14 +104,14 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
                 f"all pods are replaced at {again_at:%H:%M:%S} UTC, so that all ranks agree"
             )
             assert (job.status["restarts"], job.status["attempt"]) == (number + 1, number + 1)
-            await stage.until_pods(lambda pods: not pods)
+            await harness.wait_pods(lambda pods: not pods)
             clock.leap_to(again_at - timedelta(seconds=5))
-            await stage.run_unrelated_job(f"beside-{number}")
+            await harness.run_unrelated_job(f"beside-{number}")
             ends_of_pauses.append(clock.leap_to(again_at))
-        await stage.runs_in_attempt(2)
-        await stage.exits("mnist-worker-1", code=1)
-        job = await stage.phase("mnist", "Failed")
-        await stage.until_pods(lambda pods: not pods)
+        await harness.wait_running(2)
+        await harness.exit_pods("mnist-worker-1", code=1)
+        job = await harness.wait_phase("mnist", "Failed")
+        await harness.wait_pods(lambda pods: not pods)
     failed = job.condition("Failed")
     assert (failed["reason"], job.status["restarts"]) == ("BackoffLimitExceeded", 2)
     assert failed["message"] == (
@@ -122,53 +122,53 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
         assert made[2 * number + 1] < end < made[2 * number + 2]  # two pods at a time, and none in a pause
 
 
-async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(empty_stage: ClusterHarness) -> None:
+async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(bare_harness: ClusterHarness) -> None:
     """Of any other pod the whole job starts again; each of the two costs one try."""
-    stage, clock = empty_stage, LeapingClock()
-    async with stage.operator(clock=clock):
-        await stage.submit(a_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
-        await stage.phase("mnist", "Running")
-        before = await stage.pods()
-        await stage.exits("mnist-worker-1", code=1)
-        await stage.until("mnist", lambda job: job.status.get("restarts", 0) == 1)
-        await stage.until_pods(lambda pods: len(pods) == 3)
+    harness, clock = bare_harness, LeapingClock()
+    async with harness.run_operator(clock=clock):
+        await harness.submit(a_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
+        await harness.wait_phase("mnist", "Running")
+        before = await harness.list_pods()
+        await harness.exit_pods("mnist-worker-1", code=1)
+        await harness.wait_job("mnist", lambda job: job.status.get("restarts", 0) == 1)
+        await harness.wait_pods(lambda pods: len(pods) == 3)
         clock.leap(PAUSE)
-        await stage.until_pods(lambda pods: len(pods) == 4)
-        job = await stage.runs_in_attempt(0)
-        after = await stage.pods()
+        await harness.wait_pods(lambda pods: len(pods) == 4)
+        job = await harness.wait_running(0)
+        after = await harness.list_pods()
         assert {name for name in before if before[name].uid != after[name].uid} == {"mnist-worker-1"}
         assert not job.status.get("replacing")
-        await stage.exits("mnist-ps-0", code=1)
-        await stage.until("mnist", lambda job: job.status.get("attempt") == 1)
+        await harness.exit_pods("mnist-ps-0", code=1)
+        await harness.wait_job("mnist", lambda job: job.status.get("attempt") == 1)
         clock.leap(2 * PAUSE)
-        job = await stage.runs_in_attempt(1)
+        job = await harness.wait_running(1)
     assert job.status["restarts"] == 2
-    assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await stage.pods()).values()}
+    assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await harness.list_pods()).values()}
 
 
-async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(empty_stage: ClusterHarness) -> None:
+async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(bare_harness: ClusterHarness) -> None:
     """Of elastic workers, and of workers of servers without gloo; evicted by its kubelet, drained or deleted."""
-    stage = empty_stage
+    harness = bare_harness
 
     async def lives(name: str, job: Job) -> None:
-        await stage.submit(job)
-        await stage.phase(name, "Running")
+        await harness.submit(job)
+        await harness.wait_phase(name, "Running")
         for number, pod in enumerate((f"{name}-worker-1", f"{name}-worker-2", f"{name}-worker-1")):
-            before = of_job(await stage.pods(), name)
+            before = of_job(await harness.list_pods(), name)
             match number:
                 case 0:
-                    await stage.nodes.evicts(pod, namespace=stage.namespace)
+                    await harness.nodes.evicts(pod, namespace=harness.namespace)
                 case 1:
-                    await stage.client.evict(Key(stage.namespace, pod))
+                    await harness.client.evict(Key(harness.namespace, pod))
                 case 2:
-                    await stage.delete(WHOLE_PODS, pod)
-            await stage.until_pods(lambda pods: pod in pods and pods[pod].uid != before[pod].uid)  # noqa: B023
-            job_now = await stage.runs_in_attempt(0, name)
-            after = of_job(await stage.pods(), name)
+                    await harness.delete(FULL_PODS, pod)
+            await harness.wait_pods(lambda pods: pod in pods and pods[pod].uid != before[pod].uid)  # noqa: B023
+            job_now = await harness.wait_running(0, name)
+            after = of_job(await harness.list_pods(), name)
             assert {key for key in before if before[key].uid != after[key].uid} == {pod}
             assert job_now.status.get("restarts", 0) == 0
 
-    async with stage.operator(etcd="etcd.example:2379"):
+    async with harness.run_operator(etcd="etcd.example:2379"):
         await asyncio.gather(
             lives("elastic", a_job("elastic", workers=3, elastic=1)),
             lives("served", a_job("served", ps=1, workers=3, withGloo=0, backoffLimit=0)),
@@ -181,70 +181,72 @@ def by_kubelet(name: str, workers: int, limit: int, policy: str = "OnFailure") -
     return with_template(a_job(name, workers=workers, backoffLimit=limit, cleanPodPolicy="Always"), template)
 
 
-def restarts(pods: dict[str, Whole]) -> int:
+def restarts(pods: dict[str, FullObject]) -> int:
     found = [status for pod in pods.values() for status in pod.status.get("containerStatuses", ())]
     return sum(each["restartCount"] for each in found if each["ready"])
 
 
 # KF-C4
 @pytest.mark.parametrize("kubelet_speed", [100.0])
-async def test_what_kubelet_starts_again_counts_as_well(stage: ClusterHarness) -> None:
+async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness) -> None:
     async def four_of_four() -> None:
-        await stage.submit(by_kubelet("four", 4, 4))
-        await stage.phase("four", "Running")
-        await stage.exits("four-worker-[012]", code=1)
-        await stage.until_pods(lambda pods: restarts(of_job(pods, "four")) == 3)
-        await stage.phase("four", "Running")
-        await stage.exits("four-worker-3", code=1)
+        await harness.submit(by_kubelet("four", 4, 4))
+        await harness.wait_phase("four", "Running")
+        await harness.exit_pods("four-worker-[012]", code=1)
+        await harness.wait_pods(lambda pods: restarts(of_job(pods, "four")) == 3)
+        await harness.wait_phase("four", "Running")
+        await harness.exit_pods("four-worker-3", code=1)
         await is_worn_out("four", 4, 4)
 
     async def three_of_one() -> None:
-        stage.nodes.script("three-worker-1", exits(1), namespace=stage.namespace, times=3)
-        await stage.submit(by_kubelet("three", 2, 3))
+        harness.nodes.script("three-worker-1", exits(1), namespace=harness.namespace, times=3)
+        await harness.submit(by_kubelet("three", 2, 3))
         await is_worn_out("three", 3, 3)
 
     async def first_of_none() -> None:
-        await stage.submit(by_kubelet("first", 1, 0))
-        await stage.phase("first", "Running")
-        await stage.exits("first-worker-0", code=1)
+        await harness.submit(by_kubelet("first", 1, 0))
+        await harness.wait_phase("first", "Running")
+        await harness.exit_pods("first-worker-0", code=1)
         await is_worn_out("first", 1, 0)
 
     async def none_of_none() -> None:
-        await stage.submit(by_kubelet("none", 2, 0))
-        await stage.phase("none", "Running")
-        await stage.exits("none-worker-*")
-        await stage.phase("none", "Completed")
+        await harness.submit(by_kubelet("none", 2, 0))
+        await harness.wait_phase("none", "Running")
+        await harness.exit_pods("none-worker-*")
+        await harness.wait_phase("none", "Completed")
 
     async def kept_when_pods_are_replaced() -> None:
-        stage.nodes.script("summed-worker-0", exits(1), namespace=stage.namespace, times=2)
-        await stage.submit(by_kubelet("summed", 2, 5))
-        await stage.until_pods(lambda pods: restarts(of_job(pods, "summed")) == 2)
-        await stage.phase("summed", "Running")
-        await stage.delete(WHOLE_PODS, "summed-worker-1")
-        assert (await stage.runs_in_attempt(1, "summed")).status["restarts"] == 2
+        harness.nodes.script("summed-worker-0", exits(1), namespace=harness.namespace, times=2)
+        await harness.submit(by_kubelet("summed", 2, 5))
+        await harness.wait_pods(lambda pods: restarts(of_job(pods, "summed")) == 2)
+        await harness.wait_phase("summed", "Running")
+        await harness.delete(FULL_PODS, "summed-worker-1")
+        assert (await harness.wait_running(1, "summed")).status["restarts"] == 2
 
     async def is_worn_out(name: str, times: int, limit: int) -> None:
-        failed = (await stage.phase(name, "Failed")).condition("Failed")
+        failed = (await harness.wait_phase(name, "Failed")).condition("Failed")
         assert failed["reason"] == "BackoffLimitExceeded"
         assert failed["message"] == f"containers were started again {times} times; spec.backoffLimit is {limit}"
-        await stage.until_pods(lambda pods: not of_job(pods, name))
+        await harness.wait_pods(lambda pods: not of_job(pods, name))
 
     await asyncio.gather(four_of_four(), three_of_one(), first_of_none(), none_of_none(), kept_when_pods_are_replaced())
 
 
 # KF-C5
-async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(stage: ClusterHarness) -> None:
+async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(
+    harness: ClusterHarness,
+) -> None:
     async def lives(policy: str | None, left: int) -> None:
         name = (policy or "unset").lower()
         more: dict[str, Any] = {"cleanPodPolicy": policy} if policy else {}
-        await stage.submit(a_job(name, ps=1, workers=2, backoffLimit=0, **more))
-        await stage.phase(name, "Running")
-        await stage.exits(f"{name}-worker-1", code=1)
-        job = await stage.phase(name, "Failed")
+        await harness.submit(a_job(name, ps=1, workers=2, backoffLimit=0, **more))
+        await harness.wait_phase(name, "Running")
+        await harness.exit_pods(f"{name}-worker-1", code=1)
+        job = await harness.wait_phase(name, "Failed")
         assert job.condition("Failed")["reason"] == "BackoffLimitExceeded"
-        await stage.until_pods(lambda pods: is_left(of_job(pods, name), left))
+        await harness.wait_pods(lambda pods: is_left(of_job(pods, name), left))
 
-    def is_left(pods: dict[str, Whole], count: int) -> bool:
+    def is_left(pods: dict[str, FullObject], count: int) -> bool:
         return len(pods) == count and all(pod.phase in ("Succeeded", "Failed") for pod in pods.values())
 
     cleans = {"Always", "OnFailure"}
@@ -253,11 +255,11 @@ async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_poli
 
 
 # KF-C8. Kubeflow's ExitCode is our podFailurePolicy, which wants Never.
-async def test_the_restart_policy_of_the_template_is_the_pods(stage: ClusterHarness) -> None:
+async def test_the_restart_policy_of_the_template_is_the_pods(harness: ClusterHarness) -> None:
     for policy in ("Never", "OnFailure", "Always"):
-        await stage.submit(by_kubelet(policy.lower(), 1, 3, policy))
-    await stage.submit(a_job("unset", workers=1))
-    pods = await stage.until_pods(lambda pods: len(pods) == 4)
+        await harness.submit(by_kubelet(policy.lower(), 1, 3, policy))
+    await harness.submit(a_job("unset", workers=1))
+    pods = await harness.wait_pods(lambda pods: len(pods) == 4)
     assert {name: pod.spec["restartPolicy"] for name, pod in pods.items()} == {
         "never-worker-0": "Never",
         "onfailure-worker-0": "OnFailure",
@@ -266,69 +268,69 @@ async def test_the_restart_policy_of_the_template_is_the_pods(stage: ClusterHarn
     }
 
 
-async def test_an_evicted_or_deleted_pod_costs_no_try(stage: ClusterHarness) -> None:
+async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -> None:
     """Not one is allowed; what costs one would end the job."""
 
     async def lives(name: str) -> None:
-        await stage.submit(a_job(name, ps=1, workers=2, backoffLimit=0))
-        await stage.phase(name, "Running")
+        await harness.submit(a_job(name, ps=1, workers=2, backoffLimit=0))
+        await harness.wait_phase(name, "Running")
         pod = f"{name}-worker-1"
         match name:
             case "drained":  # through the Eviction API
-                await stage.client.evict(Key(stage.namespace, pod))
+                await harness.client.evict(Key(harness.namespace, pod))
             case "pressed":  # by a kubelet that is short of memory
-                await stage.nodes.evicts(pod, namespace=stage.namespace)
+                await harness.nodes.evicts(pod, namespace=harness.namespace)
             case "deleted":
-                await stage.delete(WHOLE_PODS, pod)
-        job = await stage.runs_in_attempt(1, name)
+                await harness.delete(FULL_PODS, pod)
+        job = await harness.wait_running(1, name)
         assert job.status.get("restarts", 0) == 0
         assert "nextAttemptTime" not in job.status
-        assert pod in (await stage.told_once(name, "Restarting")).note
+        assert pod in (await harness.wait_single_event(name, "Restarting")).note
 
     await asyncio.gather(*(lives(name) for name in ("drained", "pressed", "deleted")))
 
 
-async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(stage: ClusterHarness) -> None:
+async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(harness: ClusterHarness) -> None:
     """Four nodes of 32 CPUs are full with four workers of 20; somebody more urgent takes the place of one."""
-    urgent = f"{stage.namespace}-urgent"
+    urgent = f"{harness.namespace}-urgent"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}
-    await stage.client.create(PRIORITIES, {**kind, "value": 1000})
+    await harness.client.create(PRIORITIES, {**kind, "value": 1000})
     template = a_template(resources={"requests": {"cpu": "20"}})
-    await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
-    await stage.phase("mnist", "Running")
+    await harness.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+    await harness.wait_phase("mnist", "Running")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}}
-    await stage.create(WHOLE_PODS, {**pod, "spec": {**template["spec"], "priorityClassName": urgent}})
-    await stage.until_pods(lambda pods: "urgent" in pods and pods["urgent"].phase == "Running")
-    await stage.waits("mnist", "Unschedulable")
-    told = await stage.client.list_all(WHOLE_EVENTS, Scope(stage.namespace))
+    await harness.create(FULL_PODS, {**pod, "spec": {**template["spec"], "priorityClassName": urgent}})
+    await harness.wait_pods(lambda pods: "urgent" in pods and pods["urgent"].phase == "Running")
+    await harness.wait_not_running("mnist", "Unschedulable")
+    told = await harness.client.list_all(FULL_EVENTS, Scope(harness.namespace))
     assert "Preempted" in {each.reason for each in told}  # in the scheduler's own words
-    await stage.delete(WHOLE_PODS, "urgent")
-    job = await stage.until("mnist", lambda job: job.phase == "Running" and job.status.get("attempt", 0) >= 1)
+    await harness.delete(FULL_PODS, "urgent")
+    job = await harness.wait_job("mnist", lambda job: job.phase == "Running" and job.status.get("attempt", 0) >= 1)
     assert job.status.get("restarts", 0) == 0
-    await stage.client.delete(PRIORITIES, Key("", urgent))
+    await harness.client.delete(PRIORITIES, Key("", urgent))
 
 
-def uids_of_terminating(pods: dict[str, Whole]) -> dict[str, str]:
+def uids_of_terminating(pods: dict[str, FullObject]) -> dict[str, str]:
     return {name: pod.uid for name, pod in pods.items() if pod.metadata.deletion_timestamp}
 
 
-async def test_names_of_terminating_pods_are_not_requested(stage: ClusterHarness) -> None:
+async def test_names_of_terminating_pods_are_not_requested(harness: ClusterHarness) -> None:
     """All pods are deleted in one request, and its response shows them as they were before.
 
     The evicted pod has ended: its replacement may exist while the other three still terminate.
     """
-    stage.nodes.script("mnist-*", ignores_sigterm(), namespace=stage.namespace)
+    harness.nodes.script("mnist-*", ignores_sigterm(), namespace=harness.namespace)
     template = a_template()
     template["spec"]["terminationGracePeriodSeconds"] = 300
-    async with stage.recorded() as writes:
-        await stage.submit(with_template(a_job(workers=4, backoffLimit=0), template))
-        await stage.phase("mnist", "Running")
-        slow = {name: pod.uid for name, pod in (await stage.pods()).items() if name != "mnist-worker-1"}
-        await stage.nodes.evicts("mnist-worker-1", namespace=stage.namespace)
-        await stage.waits("mnist", "PodsTerminating")
-        await stage.until_pods(lambda pods: slow.items() <= uids_of_terminating(pods).items())
-        await stage.run_unrelated_job("beside")  # so the operator had time to create pods
-        await stage.exits(*slow, code=137)
-        await stage.runs_in_attempt(1)
+    async with harness.record_writes() as writes:
+        await harness.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+        await harness.wait_phase("mnist", "Running")
+        slow = {name: pod.uid for name, pod in (await harness.list_pods()).items() if name != "mnist-worker-1"}
+        await harness.nodes.evicts("mnist-worker-1", namespace=harness.namespace)
+        await harness.wait_not_running("mnist", "PodsTerminating")
+        await harness.wait_pods(lambda pods: slow.items() <= uids_of_terminating(pods).items())
+        await harness.run_unrelated_job("beside")  # so the operator had time to create pods
+        await harness.exit_pods(*slow, code=137)
+        await harness.wait_running(1)
     made = [each for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
     assert [each.code for each in made] == [201] * 8

@@ -11,82 +11,82 @@ from paddle_operator.kube.errors import Invalid
 from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION
 from paddle_operator.plan.status import PROGRESS_REASONS
 from testbed.hollow_script import exits, image_never_pulls
-from tests.stories.embedded import embedded_stage
+from tests.stories.embedded import embedded_harness
+from tests.stories.harness import FULL_JOBS, ClusterHarness, Event, FullObject, RecordingClient
 from tests.stories.jobs import a_job
-from tests.stories.stage import WHOLE_JOBS, ClusterHarness, Event, NotingClient, Whole
 
-Story = Callable[[ClusterHarness], Awaitable[Whole]]
+Story = Callable[[ClusterHarness], Awaitable[FullObject]]
 # What kubelet says of an image that is not there: the one at first, and after a second the other.
 IMAGE = re.compile(r'failed to pull and unpack image "\S+": not found|Back-off pulling image "\S+"')
 
 
-async def servers_are_ended(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-*")
-    await stage.phase("mnist", "Completed")
-    await stage.cleaned()
-    return await stage.told_of_its_end("mnist", "Completed")
+async def servers_are_ended(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-*")
+    await harness.wait_phase("mnist", "Completed")
+    await harness.wait_cleaned_up()
+    return await harness.wait_finished_event("mnist", "Completed")
 
 
-async def by_services(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-*")
-    await stage.phase("mnist", "Completed")
-    await stage.cleaned()
-    return await stage.told_of_its_end("mnist", "Completed")
+async def by_services(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-*")
+    await harness.wait_phase("mnist", "Completed")
+    await harness.wait_cleaned_up()
+    return await harness.wait_finished_event("mnist", "Completed")
 
 
-async def on_the_host_network(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-*")
-    await stage.phase("mnist", "Completed")
-    await stage.until_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
-    return await stage.told_of_its_end("mnist", "Completed")
+async def on_the_host_network(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-*")
+    await harness.wait_phase("mnist", "Completed")
+    await harness.wait_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
+    return await harness.wait_finished_event("mnist", "Completed")
 
 
-async def one_worker_crashes(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(workers=3, cleanPodPolicy="Never"))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-worker-1", code=139)
-    await stage.phase("mnist", "Failed")
-    await stage.until_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
-    return await stage.told_of_its_end("mnist", "Failed")
+async def one_worker_crashes(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(workers=3, cleanPodPolicy="Never"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-worker-1", code=139)
+    await harness.wait_phase("mnist", "Failed")
+    await harness.wait_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
+    return await harness.wait_finished_event("mnist", "Failed")
 
 
-async def a_server_is_killed(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
-    await stage.phase("mnist", "Running")
-    await stage.exits("mnist-ps-0", code=137)
-    await stage.phase("mnist", "Failed")
-    await stage.cleaned()
-    return await stage.told_of_its_end("mnist", "Failed")
+async def a_server_is_killed(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
+    await harness.wait_phase("mnist", "Running")
+    await harness.exit_pods("mnist-ps-0", code=137)
+    await harness.wait_phase("mnist", "Failed")
+    await harness.wait_cleaned_up()
+    return await harness.wait_finished_event("mnist", "Failed")
 
 
-async def replicas_change(stage: ClusterHarness) -> Whole:
-    await stage.submit(a_job(workers=2))
-    await stage.phase("mnist", "Running")
-    await stage.change("mnist", {"worker": {"replicas": 3}})
-    await stage.told("mnist", "Restarting")
-    return await stage.runs_in_attempt(1)
+async def replicas_change(harness: ClusterHarness) -> FullObject:
+    await harness.submit(a_job(workers=2))
+    await harness.wait_phase("mnist", "Running")
+    await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
+    await harness.wait_event("mnist", "Restarting")
+    return await harness.wait_running(1)
 
 
-async def an_image_is_not_there(stage: ClusterHarness) -> Whole:
-    stage.nodes.script("mnist-worker-0", image_never_pulls(), namespace=stage.namespace)
-    await stage.submit(a_job(workers=1))
-    await stage.opened("mnist")
-    await stage.told("mnist", "ImagePullFailed")
-    return await stage.waits("mnist", "ImagePullFailed")
+async def an_image_is_not_there(harness: ClusterHarness) -> FullObject:
+    harness.nodes.script("mnist-worker-0", image_never_pulls(), namespace=harness.namespace)
+    await harness.submit(a_job(workers=1))
+    await harness.wait_barrier("mnist")
+    await harness.wait_event("mnist", "ImagePullFailed")
+    return await harness.wait_not_running("mnist", "ImagePullFailed")
 
 
-async def a_single_worker(stage: ClusterHarness) -> Whole:
-    stage.nodes.script("mnist-worker-0", exits(0, after=0.2), namespace=stage.namespace)
-    await stage.submit(a_job(workers=1))
-    await stage.phase("mnist", "Completed")
-    await stage.cleaned()
-    return await stage.told_of_its_end("mnist", "Completed")
+async def a_single_worker(harness: ClusterHarness) -> FullObject:
+    harness.nodes.script("mnist-worker-0", exits(0, after=0.2), namespace=harness.namespace)
+    await harness.submit(a_job(workers=1))
+    await harness.wait_phase("mnist", "Completed")
+    await harness.wait_cleaned_up()
+    return await harness.wait_finished_event("mnist", "Completed")
 
 
 STORIES: list[Story] = [
@@ -102,11 +102,11 @@ STORIES: list[Story] = [
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-async def test_the_two_servers_tell_the_same_story(empty_stage: ClusterHarness, tmp_path: Path, story: Story) -> None:
-    async with empty_stage.operator() as operator:
-        on_cluster = await account(empty_stage, operator, story)
-    async with embedded_stage(tmp_path) as stage, stage.operator() as operator:
-        embedded = await account(stage, operator, story)
+async def test_the_two_servers_tell_the_same_story(bare_harness: ClusterHarness, tmp_path: Path, story: Story) -> None:
+    async with bare_harness.run_operator() as operator:
+        on_cluster = await account(bare_harness, operator, story)
+    async with embedded_harness(tmp_path) as harness, harness.run_operator() as operator:
+        embedded = await account(harness, operator, story)
     assert embedded == on_cluster
 
 
@@ -127,38 +127,38 @@ NOT_ASKED = re.compile(
 
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_the_two_servers_refuse_a_job_in_the_same_words(
-    empty_stage: ClusterHarness, tmp_path: Path, wrong: str
+    bare_harness: ClusterHarness, tmp_path: Path, wrong: str
 ) -> None:
-    async with embedded_stage(tmp_path) as embedded:
-        said = [await refusal(stage, WRONG[wrong]) for stage in (empty_stage, embedded)]
+    async with embedded_harness(tmp_path) as embedded:
+        said = [await refusal(harness, WRONG[wrong]) for harness in (bare_harness, embedded)]
     assert said[1] == said[0]
 
 
-async def refusal(stage: ClusterHarness, spoil: Callable[[dict[str, Any]], Any]) -> str:
+async def refusal(harness: ClusterHarness, spoil: Callable[[dict[str, Any]], Any]) -> str:
     job = a_job(workers=2)
     spoil(job["spec"])
-    job["metadata"]["namespace"] = stage.namespace
+    job["metadata"]["namespace"] = harness.namespace
     with pytest.raises(Invalid) as told:
-        await stage.client.create(WHOLE_JOBS, job, strict=True)
+        await harness.client.create(FULL_JOBS, job, strict=True)
     words, asked = NOT_ASKED.subn("", told.value.status.message)
     return words.replace("is invalid: [", "is invalid: ").removesuffix("]") if asked else words
 
 
-async def account(stage: ClusterHarness, operator: NotingClient, story: Story) -> dict[str, Any]:
+async def account(harness: ClusterHarness, operator: RecordingClient, story: Story) -> dict[str, Any]:
     """What a story leaves behind, without what is another each time: UIDs, addresses, times, names of nodes."""
-    job = await story(stage)
+    job = await story(harness)
     return {
         "status": told_of(job.status),
-        "events": sorted((each.type, each.reason, IMAGE.sub("IMAGE", each.note)) for each in await news(stage)),
-        "created": sorted((plain(each, stage.namespace) for each in operator.created), key=place),
-        "pods": {name: (pod.phase, pod.status.get("reason")) for name, pod in (await stage.pods()).items()},
-        "services": sorted(await stage.services()),
+        "events": sorted((each.type, each.reason, IMAGE.sub("IMAGE", each.note)) for each in await news(harness)),
+        "created": sorted((plain(each, harness.namespace) for each in operator.created), key=place),
+        "pods": {name: (pod.phase, pod.status.get("reason")) for name, pod in (await harness.list_pods()).items()},
+        "services": sorted(await harness.list_services()),
     }
 
 
-async def news(stage: ClusterHarness) -> list[Event]:
+async def news(harness: ClusterHarness) -> list[Event]:
     """Without progress, which is told as it is seen: who looks at which moment is chance."""
-    return [each for each in await stage.events("mnist") if each.reason not in PROGRESS_REASONS]
+    return [each for each in await harness.list_events("mnist") if each.reason not in PROGRESS_REASONS]
 
 
 def told_of(status: dict[str, Any]) -> dict[str, Any]:

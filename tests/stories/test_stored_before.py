@@ -19,8 +19,8 @@ from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.volcano import is_served, until
 from tests.stories.go_operator import FINALIZER
+from tests.stories.harness import FULL_JOBS, ClusterHarness
 from tests.stories.jobs import Job, a_job
-from tests.stories.stage import WHOLE_JOBS, ClusterHarness
 
 CRD = Path(__file__).parent.parent.parent / "deploy/v1/crd.yaml"
 CRDS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
@@ -100,58 +100,58 @@ async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[
         await asyncio.to_thread(until, served, "PaddleJobs are not served")
         for job, _ in BROKEN.values():
             metadata = job["metadata"] | {"namespace": namespace, "finalizers": [FINALIZER]}
-            await client.create(WHOLE_JOBS, job | {"metadata": metadata})
+            await client.create(FULL_JOBS, job | {"metadata": metadata})
         await control_plane.kubectl("apply", f"--filename={CRD}")
         async with (
             HollowNodes(client, count=2) as nodes,
-            ClusterHarness(control_plane, client, nodes, namespace).open() as stage,
+            ClusterHarness(control_plane, client, nodes, namespace).open() as harness,
         ):
-            yield stage
+            yield harness
 
 
 async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of_before: ClusterHarness) -> None:
-    stage = stage_of_before
-    async with stage.operator() as operator:
+    harness = stage_of_before
+    async with harness.run_operator() as operator:
         for job, problem in BROKEN.values():
             name = job["metadata"]["name"]
-            seen = await stage.until(name, lambda job: bool(job.status and job.status.get("conditions")))
+            seen = await harness.wait_job(name, lambda job: bool(job.status and job.status.get("conditions")))
             accepted = seen.condition("Accepted")
             assert (accepted["status"], accepted["reason"]) == ("False", "SpecInvalid")
             assert problem in accepted["message"]
-            assert problem in (await stage.told_once(name, "SpecInvalid")).note
-        await stage.submit(a_job("sound", ps=1, workers=1))
-        await stage.phase("sound", "Running")
+            assert problem in (await harness.wait_single_event(name, "SpecInvalid")).note
+        await harness.submit(a_job("sound", ps=1, workers=1))
+        await harness.wait_phase("sound", "Running")
         assert {manifest["metadata"]["name"].rpartition("-")[0] for manifest in operator.created} <= {
             "sound-ps",
             "sound-worker",
             "",
         }
-        await left_alone_where_it_does_not_change(stage)
-        await mended(stage)
-    await deleted_without_an_operator(stage)
+        await left_alone_where_it_does_not_change(harness)
+        await mended(harness)
+    await deleted_without_an_operator(harness)
 
 
-async def left_alone_where_it_does_not_change(stage: ClusterHarness) -> None:
+async def left_alone_where_it_does_not_change(harness: ClusterHarness) -> None:
     """By both API servers: who has a wrong number from before can change everything else."""
-    key = Key(stage.namespace, "none")
-    before = await stage.client.manifest(WHOLE_JOBS, key)
-    await stage.change("none", {"cleanPodPolicy": "Never"})
-    after = await stage.client.manifest(WHOLE_JOBS, key)
+    key = Key(harness.namespace, "none")
+    before = await harness.client.manifest(FULL_JOBS, key)
+    await harness.patch_spec("none", {"cleanPodPolicy": "Never"})
+    after = await harness.client.manifest(FULL_JOBS, key)
     assert rules_kept(dict(after), dict(before)) == []
     worse = dict(after) | {"spec": after["spec"] | {"worker": after["spec"]["worker"] | {"replicas": -1}}}
     with pytest.raises(Invalid) as refused:
-        await stage.change("none", {"worker": {"replicas": -1}})
+        await harness.patch_spec("none", {"worker": {"replicas": -1}})
     (ours,) = rules_kept(worse, dict(after))
     assert ours.message in [cause.message for cause in refused.value.status.details.causes]  # type: ignore[union-attr]
 
 
-async def mended(stage: ClusterHarness) -> None:
-    await stage.change("nerver", {"cleanPodPolicy": "Never"})
-    job = await stage.phase("nerver", "Running")
+async def mended(harness: ClusterHarness) -> None:
+    await harness.patch_spec("nerver", {"cleanPodPolicy": "Never"})
+    job = await harness.wait_phase("nerver", "Running")
     assert job.condition("Accepted")["status"] == "True"
 
 
-async def deleted_without_an_operator(stage: ClusterHarness) -> None:
+async def deleted_without_an_operator(harness: ClusterHarness) -> None:
     for job, _ in BROKEN.values():
-        await stage.client.delete(WHOLE_JOBS, Key(stage.namespace, job["metadata"]["name"]))
-        await stage.gone(job["metadata"]["name"])
+        await harness.client.delete(FULL_JOBS, Key(harness.namespace, job["metadata"]["name"]))
+        await harness.wait_deleted(job["metadata"]["name"])

@@ -4,8 +4,8 @@ import pytest
 
 from testbed.hollow_script import starts
 from tests.stories.go_operator import FINALIZER, NEWEST, SAMPLESET, GoJob, Version
+from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject
 from tests.stories.jobs import Job, a_job
-from tests.stories.stage import WHOLE_JOBS, WHOLE_PODS, ClusterHarness, Whole
 
 VERSIONS = pytest.mark.parametrize("version", [NEWEST, SAMPLESET], ids=str)
 
@@ -16,103 +16,103 @@ def kubelet_speed() -> float:
     return 20.0
 
 
-def uids(pods: dict[str, Whole]) -> dict[str, str]:
+def uids(pods: dict[str, FullObject]) -> dict[str, str]:
     return {name: pod.uid for name, pod in pods.items()}
 
 
-async def without_finalizer(stage: ClusterHarness, name: str = "simple") -> Whole:
-    return await stage.until(name, lambda job: FINALIZER not in job.metadata.finalizers)
+async def without_finalizer(harness: ClusterHarness, name: str = "simple") -> FullObject:
+    return await harness.wait_job(name, lambda job: FINALIZER not in job.metadata.finalizers)
 
 
 @VERSIONS
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 @pytest.mark.parametrize("roles", [{"workers": 2}, {"ps": 1, "workers": 2}], ids=["Collective", "PS"])
 async def test_a_running_job_keeps_its_pods_and_ends_well(
-    empty_stage: ClusterHarness, version: Version, intranet: str, roles: dict[str, int]
+    bare_harness: ClusterHarness, version: Version, intranet: str, roles: dict[str, int]
 ) -> None:
-    stage = empty_stage
-    before = await GoJob(stage, version, a_job("simple", intranet=intranet, **roles)).runs()
-    services, barrier = await stage.services(), await stage.barrier("simple")
+    harness = bare_harness
+    before = await GoJob(harness, version, a_job("simple", intranet=intranet, **roles)).runs()
+    services, barrier = await harness.list_services(), await harness.get_barrier("simple")
     assert barrier
-    async with stage.operator() as operator:
-        job = await without_finalizer(stage)
-        job = await stage.until("simple", lambda job: job.status.get("ready") == f"{len(before)}/{len(before)}")
+    async with harness.run_operator() as operator:
+        job = await without_finalizer(harness)
+        job = await harness.wait_job("simple", lambda job: job.status.get("ready") == f"{len(before)}/{len(before)}")
         assert (job.phase, job.status["startTime"]) == ("Running", "2023-06-01T10:00:00Z")
-        assert uids(await stage.pods()) == uids(before)
-        assert uids(await stage.services()) == uids(services)
-        untouched = await stage.barrier("simple")
+        assert uids(await harness.list_pods()) == uids(before)
+        assert uids(await harness.list_services()) == uids(services)
+        untouched = await harness.get_barrier("simple")
         assert untouched
         assert untouched.metadata.resource_version == barrier.metadata.resource_version
-        await stage.exits("simple-worker-*")
-        job = await stage.phase("simple", "Completed")
+        await harness.exit_pods("simple-worker-*")
+        job = await harness.wait_phase("simple", "Completed")
         assert job.status["worker"]["succeeded"] == 2
-        await stage.cleaned()
+        await harness.wait_cleaned_up()
         assert not operator.created
 
 
 @VERSIONS
 async def test_the_operator_that_takes_over_a_second_time_changes_nothing(
-    empty_stage: ClusterHarness, version: Version
+    bare_harness: ClusterHarness, version: Version
 ) -> None:
-    stage = empty_stage
-    before = await GoJob(stage, version, a_job("simple", ps=1, workers=1)).runs()
-    async with stage.operator():
-        await without_finalizer(stage)
-        await stage.until("simple", lambda job: job.status.get("ready") == "2/2")
-        await stage.run_unrelated_job("beside")  # so the operator had time for all that it writes
-    taken_over = await stage.job("simple")
-    async with stage.operator():
-        await stage.submit(a_job("other", workers=1))
-        await stage.phase("other", "Running")  # so it has looked at both
-        assert (await stage.job("simple")).metadata.resource_version == taken_over.metadata.resource_version
-        assert uids(before).items() <= uids(await stage.pods()).items()
+    harness = bare_harness
+    before = await GoJob(harness, version, a_job("simple", ps=1, workers=1)).runs()
+    async with harness.run_operator():
+        await without_finalizer(harness)
+        await harness.wait_job("simple", lambda job: job.status.get("ready") == "2/2")
+        await harness.run_unrelated_job("beside")  # so the operator had time for all that it writes
+    taken_over = await harness.get_job("simple")
+    async with harness.run_operator():
+        await harness.submit(a_job("other", workers=1))
+        await harness.wait_phase("other", "Running")  # so it has looked at both
+        assert (await harness.get_job("simple")).metadata.resource_version == taken_over.metadata.resource_version
+        assert uids(before).items() <= uids(await harness.list_pods()).items()
 
 
 @VERSIONS
 async def test_one_that_fails_after_the_take_over_names_its_cause(
-    empty_stage: ClusterHarness, version: Version
+    bare_harness: ClusterHarness, version: Version
 ) -> None:
-    stage = empty_stage
-    await GoJob(stage, version, a_job("simple", workers=2, cleanPodPolicy="Never")).runs()
-    async with stage.operator():
-        await stage.exits("simple-worker-1", code=2)
-        job = await stage.phase("simple", "Failed")
+    harness = bare_harness
+    await GoJob(harness, version, a_job("simple", workers=2, cleanPodPolicy="Never")).runs()
+    async with harness.run_operator():
+        await harness.exit_pods("simple-worker-1", code=2)
+        job = await harness.wait_phase("simple", "Failed")
         assert job.condition("Failed")["message"].startswith("simple-worker-1 exited 2: a bad command line")
-        await stage.until_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
+        await harness.wait_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))
 
 
 @VERSIONS
 async def test_one_that_waits_for_its_config_map_is_brought_to_run(
-    empty_stage: ClusterHarness, version: Version
+    bare_harness: ClusterHarness, version: Version
 ) -> None:
     """Its pods hang in an init container that nobody answers, or were promised a port that nobody knows: made anew."""
-    stage = empty_stage
-    go_job = GoJob(stage, version, a_job("simple", ps=1, workers=2))
+    harness = bare_harness
+    go_job = GoJob(harness, version, a_job("simple", ps=1, workers=2))
     await go_job.job()
     await go_job.pods()
     await go_job.services()
     await go_job.status("Starting", {"starting": "all"})
-    stage.nodes.script("*", starts(after=0.0), namespace=stage.namespace)
-    async with stage.operator():
-        await stage.phase("simple", "Running")
-        await stage.exits("simple-worker-*")
-        await stage.phase("simple", "Completed")
-        await stage.cleaned()
+    harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
+    async with harness.run_operator():
+        await harness.wait_phase("simple", "Running")
+        await harness.exit_pods("simple-worker-*")
+        await harness.wait_phase("simple", "Completed")
+        await harness.wait_cleaned_up()
 
 
 @VERSIONS
 async def test_one_of_which_only_some_pods_exist_is_brought_to_run(
-    empty_stage: ClusterHarness, version: Version
+    bare_harness: ClusterHarness, version: Version
 ) -> None:
-    stage = empty_stage
-    go_job = GoJob(stage, version, a_job("simple", workers=2))
+    harness = bare_harness
+    go_job = GoJob(harness, version, a_job("simple", workers=2))
     await go_job.job()
     go_job.roles = {"worker": 1}
     await go_job.pods()
-    stage.nodes.script("*", starts(after=0.0), namespace=stage.namespace)
-    async with stage.operator():
-        await stage.phase("simple", "Running")
-        assert (await stage.environments("simple"))["simple-worker-1"]["PADDLE_TRAINERS_NUM"] == "2"
+    harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
+    async with harness.run_operator():
+        await harness.wait_phase("simple", "Running")
+        assert (await harness.get_environments("simple"))["simple-worker-1"]["PADDLE_TRAINERS_NUM"] == "2"
 
 
 FINISHED: list[tuple[str, Job]] = [
@@ -123,45 +123,45 @@ FINISHED: list[tuple[str, Job]] = [
 
 @pytest.mark.parametrize(("phase", "job"), FINISHED, ids=["Completed", "Failed"])
 async def test_one_that_has_finished_is_not_run_again_and_what_still_runs_is_stopped(
-    empty_stage: ClusterHarness, phase: str, job: Job
+    bare_harness: ClusterHarness, phase: str, job: Job
 ) -> None:
     """The Go operator leaves the peers of a failed pod running, and holding their GPUs."""
-    stage = empty_stage
-    go_job = GoJob(stage, NEWEST, job)
+    harness = bare_harness
+    go_job = GoJob(harness, NEWEST, job)
     before = await go_job.runs()
-    await stage.exits("simple-worker-0", code=0 if phase == "Completed" else 1)
+    await harness.exit_pods("simple-worker-0", code=0 if phase == "Completed" else 1)
     await go_job.status(phase, {"succeeded" if phase == "Completed" else "failed": 1})
-    async with stage.operator() as operator:
-        await stage.until_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
-        await without_finalizer(stage)
-        assert uids(await stage.pods()) == uids(before)
-        assert (await stage.job("simple")).phase == phase
+    async with harness.run_operator() as operator:
+        await harness.wait_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
+        await without_finalizer(harness)
+        assert uids(await harness.list_pods()) == uids(before)
+        assert (await harness.get_job("simple")).phase == phase
         assert not operator.created
 
 
-async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
-    go_job = GoJob(stage, SAMPLESET, a_job("simple", workers=2, elastic=1))
+async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
+    go_job = GoJob(harness, SAMPLESET, a_job("simple", workers=2, elastic=1))
     await go_job.job()
     await go_job.pods()
-    stage.nodes.script("*", starts(after=0.0), namespace=stage.namespace)
-    before = dict(await stage.until_pods(lambda pods: all(pod.phase == "Running" for pod in pods.values())))
-    async with stage.operator(etcd="etcd:2379"):
-        await stage.phase("simple", "Running")
-        assert uids(await stage.pods()) == uids(before)
-    async with stage.operator():  # without an etcd nothing can be added, but what runs may end
-        await stage.exits("simple-worker-*")
-        await stage.phase("simple", "Completed")
+    harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
+    before = dict(await harness.wait_pods(lambda pods: all(pod.phase == "Running" for pod in pods.values())))
+    async with harness.run_operator(etcd="etcd:2379"):
+        await harness.wait_phase("simple", "Running")
+        assert uids(await harness.list_pods()) == uids(before)
+    async with harness.run_operator():  # without an etcd nothing can be added, but what runs may end
+        await harness.exit_pods("simple-worker-*")
+        await harness.wait_phase("simple", "Completed")
 
 
-async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
-    before = await GoJob(stage, NEWEST, a_job("simple", workers=3)).runs()
-    async with stage.operator():
-        await without_finalizer(stage)
-        await stage.change("simple", {"worker": {"replicas": 2}})
-        await stage.runs_in_attempt(1, "simple")
-        pods = await stage.pods()
+async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
+    before = await GoJob(harness, NEWEST, a_job("simple", workers=3)).runs()
+    async with harness.run_operator():
+        await without_finalizer(harness)
+        await harness.patch_spec("simple", {"worker": {"replicas": 2}})
+        await harness.wait_running(1, "simple")
+        pods = await harness.list_pods()
         assert pods.keys() == {"simple-worker-0", "simple-worker-1"}
         assert not set(uids(pods).values()) & set(uids(before).values())
 
@@ -171,48 +171,48 @@ async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree
 
 @pytest.mark.parametrize("state", ["Running", "Completed"])
 async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(
-    empty_stage: ClusterHarness, state: str
+    bare_harness: ClusterHarness, state: str
 ) -> None:
-    stage = empty_stage
-    go_job = GoJob(stage, NEWEST, a_job("simple", workers=1))
+    harness = bare_harness
+    go_job = GoJob(harness, NEWEST, a_job("simple", workers=1))
     await go_job.runs()
     await go_job.status(state, {"running": 1})
-    async with stage.operator():
-        await without_finalizer(stage)
-    await stage.delete(WHOLE_JOBS, "simple")
-    await stage.gone("simple")
-    await stage.cleaned()
+    async with harness.run_operator():
+        await without_finalizer(harness)
+    await harness.delete(FULL_JOBS, "simple")
+    await harness.wait_deleted("simple")
+    await harness.wait_cleaned_up()
 
 
-async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
-    await GoJob(stage, NEWEST, a_job("simple", ps=1, workers=1)).runs()
-    await stage.delete(WHOLE_JOBS, "simple")
-    assert (await stage.job("simple")).metadata.deletion_timestamp
-    async with stage.operator() as operator:
-        await stage.gone("simple")
-        await stage.cleaned()
+async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
+    await GoJob(harness, NEWEST, a_job("simple", ps=1, workers=1)).runs()
+    await harness.delete(FULL_JOBS, "simple")
+    assert (await harness.get_job("simple")).metadata.deletion_timestamp
+    async with harness.run_operator() as operator:
+        await harness.wait_deleted("simple")
+        await harness.wait_cleaned_up()
         assert not operator.created
 
 
-async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
-    await GoJob(stage, SAMPLESET, a_job("simple", workers=2, intranet="Service")).runs()
-    async with stage.operator():
-        await stage.delete(WHOLE_JOBS, "simple")
-        await stage.gone("simple")
-        await stage.cleaned()
+async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
+    await GoJob(harness, SAMPLESET, a_job("simple", workers=2, intranet="Service")).runs()
+    async with harness.run_operator():
+        await harness.delete(FULL_JOBS, "simple")
+        await harness.wait_deleted("simple")
+        await harness.wait_cleaned_up()
 
 
-async def test_a_pod_of_it_deleted_by_hand_is_replaced_with_all_others(empty_stage: ClusterHarness) -> None:
-    stage = empty_stage
-    before = await GoJob(stage, NEWEST, a_job("simple", workers=2)).runs()
-    async with stage.operator():
-        await without_finalizer(stage)
-        await stage.delete(WHOLE_PODS, "simple-worker-1")
-        await stage.runs_in_attempt(1, "simple")
-        pods = await stage.pods()
+async def test_a_pod_of_it_deleted_by_hand_is_replaced_with_all_others(bare_harness: ClusterHarness) -> None:
+    harness = bare_harness
+    before = await GoJob(harness, NEWEST, a_job("simple", workers=2)).runs()
+    async with harness.run_operator():
+        await without_finalizer(harness)
+        await harness.delete(FULL_PODS, "simple-worker-1")
+        await harness.wait_running(1, "simple")
+        pods = await harness.list_pods()
         assert not set(uids(pods).values()) & set(uids(before).values())
         addresses = [pods[f"simple-worker-{index}"].status["podIP"] for index in range(2)]
-        seen = await stage.environments("simple")
+        seen = await harness.get_environments("simple")
         assert seen["simple-worker-0"]["PADDLE_TRAINERS"] == ",".join(addresses)

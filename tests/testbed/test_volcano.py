@@ -26,7 +26,7 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 Spec = dict[str, Any]
 
 
-class Whole(Object, frozen=True):
+class FullObject(Object, frozen=True):
     """An object with everything that it has."""
 
     spec: Any = None
@@ -41,8 +41,8 @@ class Whole(Object, frozen=True):
         return str(self.spec.get("nodeName", ""))
 
 
-PODS = Resource("api/v1", "pods", Whole)
-GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", Whole)
+PODS = Resource("api/v1", "pods", FullObject)
+GROUPS = Resource("apis/scheduling.volcano.sh/v1beta1", "podgroups", FullObject)
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
 
 
@@ -53,8 +53,8 @@ class Gangs:
         self.nodes = nodes
         self._client = client
         self._namespace = namespace
-        self._pods: Followed[Whole]
-        self._groups: Followed[Whole]
+        self._pods: Followed[FullObject]
+        self._groups: Followed[FullObject]
 
     async def open(self, stack: AsyncExitStack) -> None:
         scope = Scope(self._namespace)
@@ -78,7 +78,7 @@ class Gangs:
         kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         await self._client.create(PRIORITIES, {**kind, "value": value})
 
-    async def _create(self, kind: Resource[Whole], version: str, name: str, metadata: Spec, spec: Spec) -> None:
+    async def _create(self, kind: Resource[FullObject], version: str, name: str, metadata: Spec, spec: Spec) -> None:
         metadata = {**metadata, "namespace": self._namespace}
         await self._client.create(kind, {"apiVersion": version, "kind": name, "metadata": metadata, "spec": spec})
 
@@ -91,17 +91,17 @@ class Gangs:
         for name in names:
             await self._pods.until_gone(name)
 
-    async def group(self, name: str, claim: Callable[[Whole], bool] = lambda _: True) -> Whole:
+    async def group(self, name: str, claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
         return await self._groups.until(name, claim)
 
-    async def phase(self, group: str, phase: str) -> Whole:
+    async def phase(self, group: str, phase: str) -> FullObject:
         return await self.group(group, lambda each: each.phase == phase)
 
     async def run(self, *pods: str) -> None:
         for pod in pods:
             await self._pods.until(pod, lambda each: each.phase == "Running")
 
-    async def pod(self, name: str, claim: Callable[[Whole], bool]) -> Whole:
+    async def pod(self, name: str, claim: Callable[[FullObject], bool]) -> FullObject:
         return await self._pods.until(name, claim)
 
     @property
@@ -109,13 +109,13 @@ class Gangs:
         return sorted(pod.key.name for pod in self._pods.store if pod.node)
 
     @property
-    def groups(self) -> list[Whole]:
+    def groups(self) -> list[FullObject]:
         return list(self._groups.store)
 
     async def bound_are(self, count: int) -> None:
         await self._pods.until_all(lambda: len(self.bound) >= count)
 
-    async def other_group_appears(self) -> Whole:
+    async def other_group_appears(self) -> FullObject:
         await self._groups.until_all(lambda: bool(self.groups))
         return self.groups[0]
 
@@ -275,13 +275,13 @@ async def test_pods_that_ask_for_nothing_are_bound_one_by_one(gangs: Gangs) -> N
     assert gangs.bound == ["idle-0", "idle-1"]
 
 
-def unschedulable(group: Whole) -> str:
+def unschedulable(group: FullObject) -> str:
     """Why, in Volcano's words; the condition stays when it is no longer so."""
     conditions = (group.status or {}).get("conditions", [])
     return next((str(each["message"]) for each in conditions if each["type"] == "Unschedulable"), "")
 
 
-def said_to_be_unschedulable(pod: Whole) -> bool:
+def said_to_be_unschedulable(pod: FullObject) -> bool:
     conditions = pod.status.get("conditions", [])
     return any((each["type"], each["status"]) == ("PodScheduled", "False") for each in conditions)
 

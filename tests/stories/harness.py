@@ -1,6 +1,6 @@
-"""Where a job's life is played: apply a YAML, let things happen to its pods, wait until something is true.
+"""The harness of the stories: apply a YAML, make its pods fail or succeed, wait until a claim holds.
 
-Nothing is polled: the stage follows what it waits for. What it tells at one instant is asked of the API server anew.
+`wait_…` methods follow a watch, nothing is polled. `get_…` and `list_…` methods read from the API server.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from testbed.hollow import HollowNodes
 from tests.support.rights import connection_of_operator
 
 
-class Whole(Object, frozen=True):
-    """An object with everything that it has; only tests want that."""
+class FullObject(Object, frozen=True):
+    """An object with spec, status and data undecoded."""
 
     spec: Any = None
     status: Any = None
@@ -56,17 +56,15 @@ class Event(Object, frozen=True):
         return int((self.series or {}).get("count", 1))
 
 
-WHOLE_JOBS = Resource("apis/batch.paddlepaddle.org/v1", "paddlejobs", Whole)
-WHOLE_PODS = Resource(PODS.prefix, PODS.plural, Whole)
-WHOLE_SERVICES = Resource(SERVICES.prefix, SERVICES.plural, Whole)
-WHOLE_CONFIG_MAPS = Resource(CONFIG_MAPS.prefix, CONFIG_MAPS.plural, Whole)
-WHOLE_EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
+FULL_JOBS = Resource("apis/batch.paddlepaddle.org/v1", "paddlejobs", FullObject)
+FULL_PODS = Resource(PODS.prefix, PODS.plural, FullObject)
+FULL_SERVICES = Resource(SERVICES.prefix, SERVICES.plural, FullObject)
+FULL_CONFIG_MAPS = Resource(CONFIG_MAPS.prefix, CONFIG_MAPS.plural, FullObject)
+FULL_EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
 
 
-class NotingClient(Client):
-    """The operator's client; it remembers what it created, as written and not as the API server completed it, and what
-    its rights did not allow.
-    """
+class RecordingClient(Client):
+    """The operator's client. It records the manifests it created, as sent, and requests that RBAC forbade."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -89,7 +87,7 @@ class NotingClient(Client):
 
 
 class Plane(Protocol):
-    """What a stage stands on: a ControlPlane, or the embedded API server."""
+    """What a harness needs of a server: ControlPlane and EmbeddedPlane have it."""
 
     def connection(self, user: str = ...) -> PlainConnection: ...
     async def kubectl(self, *arguments: str, stdin: str = "") -> str: ...
@@ -106,32 +104,32 @@ class ClusterHarness:
         self.nodes = nodes
         self.namespace = namespace
         self._scope = Scope(namespace)
-        self._jobs: Followed[Whole]
-        self._pods: Followed[Whole]
-        self._services: Followed[Whole]
-        self._config_maps: Followed[Whole]
+        self._jobs: Followed[FullObject]
+        self._pods: Followed[FullObject]
+        self._services: Followed[FullObject]
+        self._config_maps: Followed[FullObject]
         self._events: Followed[Event]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["ClusterHarness"]:
         async with AsyncExitStack() as stack:
             follow = stack.enter_async_context
-            self._jobs = await follow(followed(self.client, WHOLE_JOBS, self._scope))
-            self._pods = await follow(followed(self.client, WHOLE_PODS, self._scope))
-            self._services = await follow(followed(self.client, WHOLE_SERVICES, self._scope))
-            self._config_maps = await follow(followed(self.client, WHOLE_CONFIG_MAPS, self._scope))
-            self._events = await follow(followed(self.client, WHOLE_EVENTS, self._scope))
+            self._jobs = await follow(followed(self.client, FULL_JOBS, self._scope))
+            self._pods = await follow(followed(self.client, FULL_PODS, self._scope))
+            self._services = await follow(followed(self.client, FULL_SERVICES, self._scope))
+            self._config_maps = await follow(followed(self.client, FULL_CONFIG_MAPS, self._scope))
+            self._events = await follow(followed(self.client, FULL_EVENTS, self._scope))
             yield self
 
     @asynccontextmanager
-    async def operator(self, *, clock: Clock | None = None, **settings: Any) -> AsyncIterator[NotingClient]:
-        """The operator as its process would run it, without election; ended as by SIGTERM.
+    async def run_operator(self, *, clock: Clock | None = None, **settings: Any) -> AsyncIterator[RecordingClient]:
+        """Run the operator as its process would, without leader election, and stop it as SIGTERM does.
 
-        The clock is what it decides by; its connections and events go by real time.
+        The clock is for its decisions only; connections and events use real time.
         """
         plane = self.control_plane
         mine = await connection_of_operator(plane) if isinstance(plane, ControlPlane) else plane.connection()
-        async with NotingClient(mine) as client:
+        async with RecordingClient(mine) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings), clock)
             manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
@@ -161,7 +159,7 @@ class ClusterHarness:
     async def submit(self, *jobs: Manifest) -> None:
         """The same without a process of kubectl, where it is not kubectl that counts."""
         for job in jobs:
-            await self.create(WHOLE_JOBS, job)
+            await self.create(FULL_JOBS, job)
 
     async def create(self, kind: Resource[T], manifest: Manifest) -> T:
         metadata = {**manifest["metadata"], "namespace": self.namespace}
@@ -170,10 +168,10 @@ class ClusterHarness:
     async def delete(self, kind: Resource[Any], name: str) -> None:
         await self.client.delete(kind, Key(self.namespace, name))
 
-    async def change(self, name: str, spec: Manifest) -> Whole:
-        return await self.client.merge(WHOLE_JOBS, Key(self.namespace, name), {"spec": spec})
+    async def patch_spec(self, name: str, spec: Manifest) -> FullObject:
+        return await self.client.merge(FULL_JOBS, Key(self.namespace, name), {"spec": spec})
 
-    async def exits(self, *pods: str, code: int = 0) -> None:
+    async def exit_pods(self, *pods: str, code: int = 0) -> None:
         """The programs of these pods of this namespace end now; names are globs."""
         for pod in pods:
             await self.nodes.exits(pod, code, namespace=self.namespace)
@@ -190,10 +188,10 @@ class ClusterHarness:
         """What the scheduler says of a pod that it cannot place; of one that it can, nothing. It is gone then."""
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
         containers = [{"name": "probe", "image": "probe"}]
-        await self.create(WHOLE_PODS, {**pod, "spec": {"containers": containers}})
-        pods = await self.until_pods(lambda pods: name in pods and is_judged(pods[name]))
+        await self.create(FULL_PODS, {**pod, "spec": {"containers": containers}})
+        pods = await self.wait_pods(lambda pods: name in pods and is_judged(pods[name]))
         told: str = pods[name].condition("PodScheduled").get("message", "")
-        await self.client.delete(WHOLE_PODS, pods[name].key, grace_seconds=0)
+        await self.client.delete(FULL_PODS, pods[name].key, grace_seconds=0)
         await self._pods.until_gone(name)
         return told
 
@@ -202,82 +200,82 @@ class ClusterHarness:
         worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}}
         kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
         await self.submit({**kind, "metadata": {"name": name}, "spec": {"worker": worker}})
-        await self.phase(name, "Running")
-        await self.exits(f"{name}-worker-0")
-        await self.phase(name, "Completed")
-        await self.until_pods(lambda pods: not of_job(pods, name))
+        await self.wait_phase(name, "Running")
+        await self.exit_pods(f"{name}-worker-0")
+        await self.wait_phase(name, "Completed")
+        await self.wait_pods(lambda pods: not of_job(pods, name))
 
     @asynccontextmanager
-    async def recorded(self) -> AsyncIterator[Writes]:
+    async def record_writes(self) -> AsyncIterator[Writes]:
         """An empty list that, when the block is left, holds what anybody wrote in this namespace during it."""
         writes = Writes()
         async with self.control_plane.audit.recording() as found:
             yield writes
         writes.extend(write for write in found if write.namespace == self.namespace)
 
-    async def until_quiet(self, user: str) -> None:
+    async def wait_idle(self, user: str) -> None:
         """Until two seconds have passed in which this user wrote nothing here: counters may follow after one."""
         while True:
-            async with self.recorded() as writes:
+            async with self.record_writes() as writes:
                 await asyncio.sleep(2)
             if not writes.by(user):
                 return
 
     # What is true
 
-    async def job(self, name: str) -> Whole:
-        return await self.client.get(WHOLE_JOBS, Key(self.namespace, name))
+    async def get_job(self, name: str) -> FullObject:
+        return await self.client.get(FULL_JOBS, Key(self.namespace, name))
 
-    async def pods(self) -> dict[str, Whole]:
-        return {pod.key.name: pod for pod in await self.client.list_all(WHOLE_PODS, self._scope)}
+    async def list_pods(self) -> dict[str, FullObject]:
+        return {pod.key.name: pod for pod in await self.client.list_all(FULL_PODS, self._scope)}
 
-    async def services(self) -> dict[str, Whole]:
-        return {each.key.name: each for each in await self.client.list_all(WHOLE_SERVICES, self._scope)}
+    async def list_services(self) -> dict[str, FullObject]:
+        return {each.key.name: each for each in await self.client.list_all(FULL_SERVICES, self._scope)}
 
-    async def barrier(self, name: str) -> Whole | None:
+    async def get_barrier(self, name: str) -> FullObject | None:
         try:
-            return await self.client.get(WHOLE_CONFIG_MAPS, Key(self.namespace, name))
+            return await self.client.get(FULL_CONFIG_MAPS, Key(self.namespace, name))
         except NotFound:
             return None
 
-    async def environments(self, name: str) -> dict[str, dict[str, str]]:
+    async def get_environments(self, name: str) -> dict[str, dict[str, str]]:
         """What the containers that train would see, by pod. Raises AssertionError while the barrier is closed."""
-        barrier = await self.barrier(name)
+        barrier = await self.get_barrier(name)
         assert barrier, f"there is no ConfigMap {name}"
-        return {pod: environment(each, barrier.data) for pod, each in (await self.pods()).items()}
+        return {pod: environment(each, barrier.data) for pod, each in (await self.list_pods()).items()}
 
-    async def events(self, name: str) -> list[Event]:
+    async def list_events(self, name: str) -> list[Event]:
         """What was told about the job so far."""
-        found = await self.client.list_all(WHOLE_EVENTS, self._scope)
+        found = await self.client.list_all(FULL_EVENTS, self._scope)
         return [each for each in found if _is_about(each, name)]
 
     # Waiting
 
-    async def until(
-        self, name: str, claim: Callable[[Whole], bool], *, within_seconds: float = PATIENCE_SECONDS
-    ) -> Whole:
+    async def wait_job(
+        self, name: str, claim: Callable[[FullObject], bool], *, within_seconds: float = PATIENCE_SECONDS
+    ) -> FullObject:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
         return await self._jobs.until(name, claim, within_seconds=within_seconds)
 
-    async def phase(self, name: str, phase: str, *, within_seconds: float = PATIENCE_SECONDS) -> Whole:
-        return await self.until(name, lambda job: job.phase == phase, within_seconds=within_seconds)
+    async def wait_phase(self, name: str, phase: str, *, within_seconds: float = PATIENCE_SECONDS) -> FullObject:
+        return await self.wait_job(name, lambda job: job.phase == phase, within_seconds=within_seconds)
 
-    async def runs_in_attempt(self, attempt: int, name: str = "mnist") -> Whole:
+    async def wait_running(self, attempt: int, name: str = "mnist") -> FullObject:
         """The job as soon as it runs and all its pods were replaced so many times."""
-        return await self.until(name, lambda job: job.phase == "Running" and job.status.get("attempt", 0) == attempt)
+        return await self.wait_job(name, lambda job: job.phase == "Running" and job.status.get("attempt", 0) == attempt)
 
-    async def waits(self, name: str, reason: str) -> Whole:
+    async def wait_not_running(self, name: str, reason: str) -> FullObject:
         """The job as soon as its condition Running is False for this reason."""
-        return await self.until(name, lambda job: running_because(job) == ("False", reason))
+        return await self.wait_job(name, lambda job: running_because(job) == ("False", reason))
 
-    async def gone(self, name: str) -> None:
+    async def wait_deleted(self, name: str) -> None:
         await self._jobs.until_gone(name)
 
-    async def until_pods(
-        self, claim: Callable[[dict[str, Whole]], bool], *, within_seconds: float = PATIENCE_SECONDS
-    ) -> dict[str, Whole]:
+    async def wait_pods(
+        self, claim: Callable[[dict[str, FullObject]], bool], *, within_seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, FullObject]:
         """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
-        found: dict[str, Whole] = {}
+        found: dict[str, FullObject] = {}
 
         def holds() -> bool:
             found.clear()
@@ -290,22 +288,22 @@ class ClusterHarness:
         await self._pods.until_all(holds, within_seconds=within_seconds, instead=instead)
         return found
 
-    async def cleaned(self) -> None:
+    async def wait_cleaned_up(self) -> None:
         """No pod and no Service is left, whoever made them."""
-        await self.until_pods(lambda left: not left)
+        await self.wait_pods(lambda left: not left)
         await self._services.until_all(lambda: not len(self._services.store))
 
-    async def emptied(self, name: str) -> None:
+    async def wait_children_deleted(self, name: str) -> None:
         """No pod, Service or ConfigMap of this job is left."""
-        await self.until_pods(lambda pods: not of_job(pods, name))
+        await self.wait_pods(lambda pods: not of_job(pods, name))
         await self._services.until_all(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
         await self._config_maps.until_gone(name)
 
-    async def opened(self, name: str, claim: Callable[[Whole], bool] = lambda _: True) -> Whole:
+    async def wait_barrier(self, name: str, claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
         """The barrier, as soon as it is there and the claim is true of it."""
         return await self._config_maps.until(name, claim)
 
-    async def told(self, name: str, reason: str) -> Event:
+    async def wait_event(self, name: str, reason: str) -> Event:
         """The event about the job with this reason, once there is one. Raises AssertionError with what was told."""
         found: list[Event] = []
 
@@ -319,15 +317,15 @@ class ClusterHarness:
         await self._events.until_all(holds, instead=instead)
         return next(each for each in found if each.reason == reason)
 
-    async def told_of_its_end(self, name: str, phase: str) -> Whole:
+    async def wait_finished_event(self, name: str, phase: str) -> FullObject:
         """The finished job, once the event says so, too."""
-        await self.told(name, phase)
-        return await self.job(name)
+        await self.wait_event(name, phase)
+        return await self.get_job(name)
 
-    async def told_once(self, name: str, reason: str) -> Event:
+    async def wait_single_event(self, name: str, reason: str) -> Event:
         """The same, and nothing of this reason was told twice."""
-        event = await self.told(name, reason)
-        alike = [each for each in await self.events(name) if each.reason == reason]
+        event = await self.wait_event(name, reason)
+        alike = [each for each in await self.list_events(name) if each.reason == reason]
         assert [each.times for each in alike] == [1], [(each.note, each.times) for each in alike]
         return event
 
@@ -337,7 +335,7 @@ def _is_about(event: Event, name: str) -> bool:
     return (about.get("kind"), about.get("name")) == ("PaddleJob", name)
 
 
-def is_judged(pod: Whole) -> bool:
+def is_judged(pod: FullObject) -> bool:
     """Whether the scheduler has said something of it."""
     return any(each["type"] == "PodScheduled" for each in (pod.status or {}).get("conditions", ()))
 
@@ -347,7 +345,7 @@ def is_of(child: str, job: str) -> bool:
     return child == job or child.startswith((f"{job}-", f"{job}."))
 
 
-def of_job(pods: Mapping[str, Whole], job: str) -> dict[str, Whole]:
+def of_job(pods: Mapping[str, FullObject], job: str) -> dict[str, FullObject]:
     return {name: pod for name, pod in pods.items() if is_of(name, job)}
 
 
@@ -356,7 +354,7 @@ def about(writes: Writes, job: str) -> Writes:
     return Writes(write for write in writes if is_of(write.name, job))
 
 
-def conditions(job: Whole) -> list[tuple[str, str, str]]:
+def conditions(job: FullObject) -> list[tuple[str, str, str]]:
     """Type, status and reason of each."""
     return [(each["type"], each["status"], each["reason"]) for each in job.status["conditions"]]
 
@@ -366,18 +364,18 @@ def instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def running_because(job: Whole) -> tuple[str, str]:
+def running_because(job: FullObject) -> tuple[str, str]:
     """Status and reason of the condition Running."""
     found = [each for each in (job.status or {}).get("conditions", ()) if each["type"] == "Running"]
     return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
 
-def main_container(pod: Whole) -> dict[str, Any]:
+def main_container(pod: FullObject) -> dict[str, Any]:
     containers: list[dict[str, Any]] = pod.spec["containers"]
     return next((each for each in containers if each["name"] == "paddle"), containers[0])
 
 
-def environment(pod: Whole, barrier: Mapping[str, str]) -> dict[str, str]:
+def environment(pod: FullObject, barrier: Mapping[str, str]) -> dict[str, str]:
     """What the container that trains would see, as kubelet puts it together: envFrom first, then env in its order."""
     container = main_container(pod)
     env = dict(barrier) if container.get("envFrom") else {}
