@@ -21,7 +21,7 @@ OF_HOURS = ("failover_", "day_")  # minutes each: tried by hand, with --rounds 1
 LATER = (*OF_LOADS, OF_LOCAL_MODE, *OF_LIVES, *OF_HOURS)
 
 
-async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
+async def test_runtime_figures_match_the_range_file(control_plane: ControlPlane) -> None:
     bed = await Bed.quiet(control_plane, NAMESPACES, Progress())
     samples: Samples = {}
     for figure, _ in FIGURES.values():
@@ -30,13 +30,13 @@ async def test_the_figures_are_those_of_the_range_file(control_plane: ControlPla
     assert {name for name, seen in samples.items() if len(seen) != 1} == set()
 
 
-async def test_the_figures_of_local_mode_are_those_of_the_range_file() -> None:
+async def test_local_figures_match_the_range_file() -> None:
     samples = await local(Progress(), 1)
     assert samples.keys() == {name for name in ranges() if name.startswith(OF_LOCAL_MODE)}
     assert {name for name, seen in samples.items() if len(seen) != 1} == set()
 
 
-async def test_the_figures_of_the_loads_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
+async def test_load_figures_match_the_range_file(control_plane: ControlPlane) -> None:
     @asynccontextmanager
     async def beds() -> AsyncIterator[Bed]:
         yield await Bed.live(control_plane, (NAMESPACE,), Progress())
@@ -52,7 +52,7 @@ async def test_the_figures_of_the_loads_are_those_of_the_range_file(control_plan
     assert {name for name, seen in (found | samples).items() if len(seen) != 1 or seen[0] <= 0} == set()
 
 
-async def test_the_figures_of_later_lives_are_those_of_the_range_file(control_plane: ControlPlane) -> None:
+async def test_lifecycle_figures_match_the_range_file(control_plane: ControlPlane) -> None:
     @asynccontextmanager
     async def beds() -> AsyncIterator[Bed]:
         yield await Bed.live(control_plane, (NAMESPACE,), Progress())

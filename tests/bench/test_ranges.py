@@ -8,11 +8,11 @@ import pytest
 from bench.ranges import Range, ranges
 
 
-def test_every_limit_of_the_file_stands_beside_what_it_came_from() -> None:
+def test_every_limit_has_its_measurement() -> None:
     assert [name for name, each in ranges().items() if each.limit is not None and each.seen is None] == []
 
 
-def test_a_limit_is_kept_up_to_its_very_value() -> None:
+def test_limit_is_inclusive() -> None:
     ceiling, floor = Range("cpu", "s", at_most=2), Range("rate", "/s", at_least=90)
     assert not ceiling.missed(2.0)
     assert ceiling.missed(2.01)
@@ -20,7 +20,7 @@ def test_a_limit_is_kept_up_to_its_very_value() -> None:
     assert floor.missed(89.9)
 
 
-def test_a_figure_without_a_limit_cannot_be_missed_and_has_no_share() -> None:
+def test_figure_without_a_limit_is_never_missed() -> None:
     figure = Range("peak", "MB")
     assert not figure.missed(1e9)
     assert figure.share(1e9) is None
@@ -34,7 +34,7 @@ def test_a_figure_without_a_limit_cannot_be_missed_and_has_no_share() -> None:
         '[a]\nwhat = "a"\nunit = "s"\nat_mots = 1',
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_range_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "ranges.toml"
     file.write_text(text)
     with pytest.raises(msgspec.ValidationError):

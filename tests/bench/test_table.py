@@ -12,7 +12,7 @@ KNOWN = {
 }
 
 
-def test_a_row_has_the_median_the_span_the_budget_and_the_share_of_it() -> None:
+def test_row_has_median_span_budget_and_share() -> None:
     assert table(rows(KNOWN, {"rate": [1200.0], "cpu": [30.0, 90.0, 45.0]})).splitlines() == [
         "| figure | seen (median, min–max over N) | budget  | share |",
         "|--------|-------------------------------|---------|-------|",
@@ -21,21 +21,21 @@ def test_a_row_has_the_median_the_span_the_budget_and_the_share_of_it() -> None:
     ]
 
 
-def test_budgets_that_were_missed_are_named() -> None:
+def test_missed_budgets_are_named() -> None:
     seen = rows(KNOWN, {"cpu": [61.2], "rate": [5.0], "share": [91.0]})
     assert verdict(seen) == "1 of 2 budgets were missed: CPU: 61.2 µs, ≤ 60 µs"
     assert seen[0].cells[3] == "102% MISSED"
 
 
-def test_one_disturbed_run_is_not_a_miss() -> None:
+def test_one_outlier_is_not_a_miss() -> None:
     assert verdict(rows(KNOWN, {"cpu": [50.0, 51.0, 200.0]})) == "all 1 budgets were kept"
 
 
-def test_a_figure_that_the_range_file_lacks_is_an_error() -> None:
+def test_figure_missing_in_the_range_file_is_an_error() -> None:
     with pytest.raises(KeyError, match="has no disk"):
         rows(KNOWN, {"disk": [1.0]})
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.1234, "0.123"), (45.67, "45.7"), (99.96, "100"), (123456.7, "123,457")])
-def test_numbers_have_three_digits_that_count(value: float, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text

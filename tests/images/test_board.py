@@ -36,14 +36,14 @@ def boards(endpoints: list[str]) -> Iterator[list[Any]]:
         yield [stack.enter_context(closing(Board(rank, endpoints))) for rank in range(WORKERS)]
 
 
-def test_everybody_gets_all_notes_in_the_order_of_ranks(boards: list[Any], threads: ThreadPoolExecutor) -> None:
+def test_notes_arrive_in_rank_order(boards: list[Any], threads: ThreadPoolExecutor) -> None:
     for topic in ("first", "second"):
         asked = [threads.submit(boards[rank].notes, topic, f"{topic} {rank}") for rank in (2, 0, 1)]
         for each in asked:
             assert each.result(TIMEOUT) == [f"{topic} {rank}" for rank in range(WORKERS)]
 
 
-def test_nobody_goes_on_before_the_last_has_come(boards: list[Any], threads: ThreadPoolExecutor) -> None:
+def test_barrier_waits_for_the_last_worker(boards: list[Any], threads: ThreadPoolExecutor) -> None:
     early: list[Future[list[str]]] = [threads.submit(boards[rank].notes, "epoch 1") for rank in (0, 1)]
     # Once these two have met on another topic, what they asked before has long been heard.
     others = [threads.submit(board.notes, "elsewhere") for board in boards[:2]]
@@ -54,16 +54,14 @@ def test_nobody_goes_on_before_the_last_has_come(boards: list[Any], threads: Thr
     assert [each.result(TIMEOUT) for each in early] == [[""] * WORKERS] * 2
 
 
-def test_a_worker_that_comes_first_waits_for_worker_0(endpoints: list[str], threads: ThreadPoolExecutor) -> None:
+def test_early_worker_waits_for_worker_0(endpoints: list[str], threads: ThreadPoolExecutor) -> None:
     first = [threads.submit(Board(rank, endpoints).notes, "start", str(rank)) for rank in (1, 2)]
     with closing(Board(0, endpoints)) as board:
         assert board.notes("start", "0") == ["0", "1", "2"]
     assert [each.result(TIMEOUT) for each in first] == [["0", "1", "2"]] * 2
 
 
-def test_a_worker_that_was_started_again_finds_what_was_there(
-    boards: list[Any], endpoints: list[str], threads: ThreadPoolExecutor
-) -> None:
+def test_restarted_worker_rejoins(boards: list[Any], endpoints: list[str], threads: ThreadPoolExecutor) -> None:
     for each in [threads.submit(board.notes, "start") for board in boards]:
         each.result(TIMEOUT)
     assert Board(2, endpoints).notes("start") == [""] * WORKERS
@@ -81,16 +79,14 @@ raise OSError("no room")
 """
 
 
-def test_a_worker_0_that_fails_ends_though_others_wait_for_it(endpoints: list[str]) -> None:
+def test_failing_worker_0_exits_while_others_wait(endpoints: list[str]) -> None:
     program = [sys.executable, "-c", FAILS.format(endpoints=endpoints)]
     ended = subprocess.run(program, cwd=WIDE_AND_DEEP, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert ended.returncode == 1
     assert ended.stderr.endswith("OSError: no room\n")
 
 
-def test_worker_0_leaves_only_when_the_others_have_their_answers(
-    boards: list[Any], threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_0_exits_last(boards: list[Any], threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may go into a barrier of gloo next, where it holds Python's lock and answers nobody."""
     server, answered = boards[0]._server, Event()
     told = server.told

@@ -26,7 +26,7 @@ def distribution(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_package_that_the_process_imports_is_in_the_image() -> None:
+def test_image_has_every_imported_package() -> None:
     told = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
     of_packages = packages_distributions()
     needed = {distribution(of_packages[name][0]) for name in json.loads(told.stdout) if name in of_packages}
@@ -34,7 +34,7 @@ def test_every_package_that_the_process_imports_is_in_the_image() -> None:
     assert needed - NOT_LOCKED <= locked
 
 
-def test_it_runs_as_whom_the_manifest_names_and_starts_what_the_manifest_starts() -> None:
+def test_image_user_and_entrypoint_match_the_manifest() -> None:
     (container,) = objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]["containers"]
     assert re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE) == [str(container["securityContext"]["runAsUser"])]
     assert re.findall(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE) == [json.dumps(container["command"])]

@@ -34,7 +34,7 @@ def images_in(path: Path) -> set[str]:
     return set(re.findall(r"image: registry\.baidubce\.com/(?:paddle-operator|kuizhiqing)/([\w-]+):", path.read_text()))
 
 
-def test_every_image_of_the_examples_and_of_the_user_guide_has_a_folder() -> None:
+def test_every_documented_image_has_a_folder() -> None:
     documents = [*ROOT.glob("deploy/examples/*.yaml"), *ROOT.glob("deploy/elastic/*.yaml")]
     documents += ROOT.glob("tests/corpus/user-guide-*.yaml")
     named = set().union(*map(images_in, documents))
@@ -42,26 +42,26 @@ def test_every_image_of_the_examples_and_of_the_user_guide_has_a_folder() -> Non
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
-def test_everything_that_is_installed_is_pinned(image: str) -> None:
+def test_installed_packages_are_pinned(image: str) -> None:
     requirements = installed(read(image))
     assert len(requirements) >= 3
     assert [each for each in requirements if not PINNED.fullmatch(each)] == []
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
-def test_nothing_is_read_and_not_followed(image: str) -> None:
+def test_no_instruction_is_ignored(image: str) -> None:
     made_of = read(image)
     assert made_of.warnings == ()
     assert made_of.base == "python:3.11"
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
-def test_another_paddle_is_one_argument_away(image: str) -> None:
+def test_paddle_version_is_a_build_argument(image: str) -> None:
     assert "paddlepaddle==3.0.0" in installed(read(image, PADDLE="3.0.0"))
 
 
 @pytest.mark.parametrize(("image", "folder"), WITH_A_PROGRAM.items())
-def test_the_program_starts_where_its_files_are(image: str, folder: str) -> None:
+def test_working_directory_has_the_program(image: str, folder: str) -> None:
     made_of = read(image)
     (copy,) = made_of.copies
     assert (copy.sources, copy.target, made_of.working_directory) == ((folder,), f"/{folder}", f"/{folder}")
@@ -69,7 +69,7 @@ def test_the_program_starts_where_its_files_are(image: str, folder: str) -> None
     assert (IMAGES / image / folder / program).is_file()
 
 
-def test_the_commands_are_those_of_the_user_guide() -> None:
+def test_commands_match_the_user_guide() -> None:
     assert read("demo-wide-and-deep").entrypoint == ("python3", "train.py")
     resnet = read("demo-resnet")
     guide = yaml.safe_load((ROOT / "tests/corpus/user-guide-2.yaml").read_text())
@@ -78,7 +78,7 @@ def test_the_commands_are_those_of_the_user_guide() -> None:
 
 
 @pytest.mark.parametrize("image", ["demo-wide-and-deep", "paddle-ubuntu"])
-def test_a_paddle_that_has_parameter_servers_and_the_protobuf_that_it_needs(image: str) -> None:
+def test_paddle_has_ps_mode_and_its_protobuf(image: str) -> None:
     requirements = installed(read(image))
     assert "paddlepaddle==2.6.2" in requirements
     assert any(re.match(r"protobuf==[3-6]\.", each) for each in requirements)

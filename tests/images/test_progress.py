@@ -12,7 +12,7 @@ Captured = pytest.CaptureFixture[str]
 progress = loaded(RESNET, "progress")
 
 
-def test_both_programs_have_the_same_module() -> None:
+def test_both_images_ship_the_same_module() -> None:
     assert (RESNET / "progress.py").read_text() == (WIDE_AND_DEEP / "progress.py").read_text()
 
 
@@ -40,12 +40,12 @@ def test_the_result_is_one_line_of_json(capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_loss_that_is_no_number_any_more_is_null(value: float, capsys: Captured) -> None:
+def test_nan_loss_is_null(value: float, capsys: Captured) -> None:
     progress.Progress(0, 1).tell(1, 2, loss=value)
     assert told(capsys)[1]["loss"] is None
 
 
-def test_speed_is_what_was_trained_since_the_line_before(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_covers_the_interval_since_the_last_line(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     training = progress.Progress(0, 1)
@@ -56,7 +56,7 @@ def test_speed_is_what_was_trained_since_the_line_before(capsys: Captured, monke
         assert told(capsys)[1]["samples_per_second"] == speed
 
 
-def test_paddlejob_reads_what_the_programs_print(capsys: Captured) -> None:
+def test_cli_parses_the_programs_output(capsys: Captured) -> None:
     training = progress.Progress(0, 2)
     training.tell(10, 100, loss=0.25, accuracy=0.5)
     training.end(loss=0.1, accuracy=0.97)

@@ -54,19 +54,19 @@ def without_notes(found: dict[Place, Manifest]) -> dict[Place, Manifest]:
     return found
 
 
-def test_the_chart_is_without_fault_to_helm(helm: Path) -> None:
+def test_helm_lint_passes(helm: Path) -> None:
     assert "0 chart(s) failed" in helm_says(helm, "lint", "--strict", str(CHART))
 
 
-def test_left_as_it_is_the_chart_gives_what_the_readme_applies(helm: Path) -> None:
+def test_default_chart_matches_the_readme_manifests(helm: Path) -> None:
     assert without_notes(rendered(helm)) == objects(OPERATOR.read_text())
 
 
-def test_for_every_namespace_it_gives_what_the_cluster_wide_manifest_does(helm: Path) -> None:
+def test_cluster_wide_chart_matches_its_manifest(helm: Path) -> None:
     assert without_notes(rendered(helm, "jobnamespace=", "userRoles=true")) == objects(CLUSTER_WIDE.read_text())
 
 
-def test_for_several_namespaces_it_has_a_role_in_each_and_nothing_cluster_wide(helm: Path) -> None:
+def test_several_namespaces_get_roles_only(helm: Path) -> None:
     found = rendered(helm, r"jobnamespace=team-a\, team-b")
     roles = {place for place in found if "Role" in place[0] and "manager" in place[2]}
     kinds = ("Role", "paddle-manager-role"), ("RoleBinding", "paddle-manager-rolebinding")
@@ -75,7 +75,7 @@ def test_for_several_namespaces_it_has_a_role_in_each_and_nothing_cluster_wide(h
     assert "--namespace=team-a,team-b" in arguments_of(found[MANAGER])
 
 
-def test_two_releases_for_two_namespaces_share_no_object(helm: Path) -> None:
+def test_two_releases_share_no_object(helm: Path) -> None:
     """Helm would refuse the second, or the first one's end would take it along."""
     here, there = (rendered(helm, f"controllernamespace={team}", f"jobnamespace={team}") for team in ("here", "there"))
     assert here.keys() & there.keys() == set()
@@ -107,7 +107,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_value_is_where_it_belongs(helm: Path, setting: str) -> None:
+def test_value_reaches_its_field(helm: Path, setting: str) -> None:
     field, value = SETTINGS[setting]
     found = [each for each in fields(rendered(helm, setting)[MANAGER], field) if str(value) in str(each)]
     assert found, f"no {field} with {value}"
@@ -138,18 +138,18 @@ def fields(part: Any, name: str) -> list[Any]:
         "metrics.serviceMonitor.interval=often",
     ],
 )
-def test_a_wrong_value_is_refused_before_anything_is_installed(helm: Path, wrong: str) -> None:
+def test_invalid_value_is_refused_by_the_schema(helm: Path, wrong: str) -> None:
     with pytest.raises(HelmError, match=wrong.partition("=")[0].split(".")[-1]):
         rendered(helm, wrong)
 
 
 @pytest.mark.parametrize("wish", ["metrics.serviceMonitor.enabled=true", "metrics.service=true"])
-def test_a_service_or_monitor_of_metrics_that_are_not_served_is_refused(helm: Path, wish: str) -> None:
+def test_monitor_without_metrics_is_refused(helm: Path, wish: str) -> None:
     with pytest.raises(HelmError, match=r"metrics\.bindAddress is 0, which serves no metrics"):
         rendered(helm, wish, "metrics.bindAddress=0")
 
 
-def test_a_name_that_looks_like_a_number_is_a_name(helm: Path) -> None:
+def test_numeric_names_stay_strings(helm: Path) -> None:
     written = "--set-string=jobnamespace=123,controllernamespace=456,serviceAccount.name=7,metrics.tlsSecret=8"
     found = objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", written))
     assert ("Role", "123", "paddle-manager-role") in found
@@ -166,13 +166,13 @@ def test_a_name_that_looks_like_a_number_is_a_name(helm: Path) -> None:
     assert named == ("7", "7", "7", "8")
 
 
-def test_every_way_to_write_how_often_prometheus_looks_is_taken(helm: Path) -> None:
+def test_scrape_interval_formats(helm: Path) -> None:
     settings = "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=1m30s"
     (monitor,) = (each for (kind, _, _), each in rendered(helm, *settings).items() if kind == "ServiceMonitor")
     assert monitor["spec"]["endpoints"][0]["interval"] == "1m30s"
 
 
-def test_a_service_monitor_brings_its_service_and_both_are_those_of_config(helm: Path) -> None:
+def test_service_monitor_matches_config(helm: Path) -> None:
     found = rendered(helm, "metrics.serviceMonitor.enabled=true")
     for name in ("service.yaml", "service_monitor.yaml"):
         for place, each in objects((ROOT / "config/prometheus" / name).read_text()).items():
@@ -180,7 +180,7 @@ def test_a_service_monitor_brings_its_service_and_both_are_those_of_config(helm:
 
 
 @pytest.mark.timeout(600)
-async def test_installed_upgraded_rolled_back_and_uninstalled_the_jobs_stay(plane: ControlPlane, helm: Path) -> None:
+async def test_jobs_survive_the_release_lifecycle(plane: ControlPlane, helm: Path) -> None:
     kubeconfig = plane.kubeconfig_for("tester-1")
 
     async def run(*arguments: str) -> str:

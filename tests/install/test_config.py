@@ -24,11 +24,11 @@ def with_prometheus(control_plane_binaries: Binaries, tmp_path: Path) -> dict[Pl
     return objects(built(str(tmp_path)))
 
 
-def test_default_is_the_kind_and_what_the_readme_applies(control_plane_binaries: Binaries) -> None:
+def test_config_default_is_crd_and_operator(control_plane_binaries: Binaries) -> None:
     assert objects(built("default")) == objects(CRD.read_text()) | objects(OPERATOR.read_text())
 
 
-def test_prometheus_adds_what_it_needs_to_find_the_metrics(with_prometheus: dict[Place, Manifest]) -> None:
+def test_prometheus_overlay_adds_a_service_monitor(with_prometheus: dict[Place, Manifest]) -> None:
     assert with_prometheus.keys() == objects(OPERATOR.read_text()).keys() | {SERVICE, MONITOR}
     service, monitor = with_prometheus[SERVICE], with_prometheus[MONITOR]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
@@ -36,7 +36,7 @@ def test_prometheus_adds_what_it_needs_to_find_the_metrics(with_prometheus: dict
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
 
 
-def test_what_selects_the_operators_pods_selects_nobody_elses(with_prometheus: dict[Place, Manifest]) -> None:
+def test_selectors_match_only_the_operators_pods(with_prometheus: dict[Place, Manifest]) -> None:
     """Beside it in its namespace may be others: a NetworkPolicy on their pods would cut their webhooks off."""
     labels = with_prometheus[MANAGER]["spec"]["template"]["metadata"]["labels"]
     specs = {kind: each["spec"] for (kind, _, _), each in with_prometheus.items() if "spec" in each}

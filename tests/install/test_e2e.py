@@ -17,7 +17,7 @@ FAILS = ("clean-*-worker-1", "retried-worker-0")
 
 
 @pytest.mark.timeout(1200)
-async def test_the_suite_for_real_clusters_passes_where_nodes_play_its_programs(plane: ControlPlane) -> None:
+async def test_e2e_suite_passes_on_hollow_nodes(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "--server-side", "-f", str(CRD))
     await look_for_kinds(plane)
     async with Client(plane.connection()) as client, HollowNodes(client, count=4) as nodes:

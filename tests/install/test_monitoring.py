@@ -48,7 +48,7 @@ def known() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
-def test_every_series_exists_and_has_the_labels_that_are_asked_for(expression: str, known: dict[str, set[str]]) -> None:
+def test_every_queried_series_exists(expression: str, known: dict[str, set[str]]) -> None:
     named = [found for found in SERIES.findall(without_grouping(expression)) if found[0] not in WORDS]
     series = [(name, labels) for name, labels in named if not re.fullmatch(r"[smhd]", name)]
     assert series
@@ -60,7 +60,7 @@ def test_every_series_exists_and_has_the_labels_that_are_asked_for(expression: s
 
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
-def test_what_other_programs_serve_as_well_is_asked_of_this_operator_alone(expression: str) -> None:
+def test_shared_series_are_filtered_by_job(expression: str) -> None:
     shared = [found for found in SERIES.findall(without_grouping(expression)) if found[0].startswith(SHARED)]
     chosen = re.findall(r'(?:controller|name)=~?"(?:paddlejob|b2a304f2)', expression)
     assert not shared or chosen or "and on (instance) paddlejobs" in expression
@@ -76,7 +76,7 @@ class Shelf:
         return iter(self._things)
 
 
-def test_pods_that_wait_are_counted_by_kubelets_words_and_no_others() -> None:
+def test_waiting_pods_are_counted_by_kubelet_reason() -> None:
     job = a_job(workers=4)
     told = [{"waiting": "ImagePullBackOff"}, {"waiting": "MadeUp-4711"}, {"unschedulable": "no room"}, {}]
     jobs, pods = Shelf(job), Shelf(*(a_pod(job, "worker", index, **each) for index, each in enumerate(told)))

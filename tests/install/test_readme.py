@@ -67,14 +67,12 @@ def rows(table: str) -> list[dict[str, str]]:
     ]
 
 
-def test_what_is_installed_is_what_kustomize_makes_of_config(control_plane_binaries: object) -> None:
+def test_manifests_match_kustomize_output(control_plane_binaries: object) -> None:
     assert stale(manifests()) == []
 
 
 @pytest.mark.timeout(600)
-async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_is_left(
-    plane: ControlPlane, tmp_path: Path
-) -> None:
+async def test_readme_install_and_uninstall(plane: ControlPlane, tmp_path: Path) -> None:
     install_kind, install_operator, run_example, uninstall = (block.splitlines() for block in blocks("sh"))
     kinds, operators, jobs = (rows(block) for block in blocks("text"))
     assert rows(await typed(plane, *install_kind)) == kinds
@@ -103,7 +101,7 @@ async def test_installed_as_the_readme_says_a_job_runs_and_uninstalled_nothing_i
 
 
 @pytest.mark.timeout(600)
-async def test_with_the_readmes_arguments_a_real_volcano_starts_a_gang_and_elastic_jobs_know_their_etcd(
+async def test_readme_arguments_for_volcano_and_etcd(
     plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
 ) -> None:
     (wanted,) = (yaml.safe_load(block)["containers"][0] for block in blocks("yaml"))

@@ -101,7 +101,7 @@ async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> A
 
 
 @pytest.mark.timeout(600)
-async def test_the_rights_of_its_role_are_all_that_the_operator_needs_and_it_needs_them_all(
+async def test_role_grants_exactly_the_rights_in_use(
     plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
 ) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))

@@ -40,9 +40,7 @@ RESTRICTED = {
 
 
 @pytest.mark.timeout(600)
-async def test_in_a_restricted_namespace_the_operator_runs_and_so_does_what_it_makes(
-    plane: ControlPlane, tmp_path: Path
-) -> None:
+async def test_restricted_pod_security_allows_operator_and_jobs(plane: ControlPlane, tmp_path: Path) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
     await plane.kubectl("label", "namespace", "paddle-system", ENFORCE)
     await plane.kubectl("-n", "paddle-system", "rollout", "restart", f"deployment/{MANAGER[2]}")
@@ -64,7 +62,7 @@ async def test_in_a_restricted_namespace_the_operator_runs_and_so_does_what_it_m
 
 
 @pytest.mark.timeout(180)
-async def test_nothing_secret_is_in_the_log_an_event_a_status_or_a_metric(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, tmp_path: Path) -> None:
     """Also not where a pod is refused, and with every line of the log."""
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
     await plane.kubectl("label", "namespace", "paddle-system", ENFORCE)
@@ -101,7 +99,7 @@ async def test_nothing_secret_is_in_the_log_an_event_a_status_or_a_metric(plane:
 
 
 @pytest.mark.timeout(180)
-async def test_a_drain_takes_the_only_replica_and_of_two_one_after_the_other(plane: ControlPlane) -> None:
+async def test_drain_respects_the_disruption_budget(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
     manager, budget = f"deployment/{MANAGER[2]}", f"poddisruptionbudget/{MANAGER[2]}"
 
@@ -131,13 +129,13 @@ async def test_a_drain_takes_the_only_replica_and_of_two_one_after_the_other(pla
             await client.evict(second)
 
 
-def test_kubelet_gives_the_operator_the_time_that_it_takes_to_end_in_peace() -> None:
+def test_grace_period_covers_a_clean_shutdown() -> None:
     """Killed before that, it would hold the lease, and the other replica would wait until it runs out."""
     pod = objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS + LAST_EVENTS_SECONDS
 
 
-async def test_who_may_edit_a_namespace_may_edit_its_jobs_and_who_may_view_it_may_see_them(plane: ControlPlane) -> None:
+async def test_edit_and_view_roles_aggregate_paddlejobs(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(CLUSTER_WIDE))
     await plane.kubectl("create", "namespace", "team")
     for person, role in (("ada", "edit"), ("bob", "view")):

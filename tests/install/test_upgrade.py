@@ -44,7 +44,7 @@ def uids(pods: dict[str, FullObject]) -> dict[str, str]:
     ],
     ids=["one namespace", "every namespace"],
 )
-async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_goes_on(
+async def test_upgrade_from_the_go_operator_keeps_jobs(
     plane: ControlPlane, tmp_path: Path, manifest: Path, namespace: str, left: list[str]
 ) -> None:
     """Its selector cannot change, and neither can what its binding refers to: apply would be refused."""
@@ -75,9 +75,7 @@ async def test_the_go_operators_installation_becomes_ours_in_place_and_its_job_g
 
 
 @pytest.mark.timeout(600)
-async def test_a_job_goes_on_under_another_version_and_goes_when_all_is_uninstalled_while_no_operator_runs(
-    plane: ControlPlane, tmp_path: Path
-) -> None:
+async def test_jobs_survive_upgrade_and_go_with_uninstall(plane: ControlPlane, tmp_path: Path) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
     await look_for_kinds(plane)
     arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])

@@ -44,7 +44,7 @@ async def rest_of(process: asyncio.subprocess.Process) -> Outcome:
     ],
     ids=["a worker of a PS job", "a server", "a worker of a collective job"],
 )
-async def test_a_killed_pod_is_named_as_the_cause(paddlejob: Paddlejob, yaml: str, role: str, pod: str) -> None:
+async def test_killed_pod_is_the_root_failure(paddlejob: Paddlejob, yaml: str, role: str, pod: str) -> None:
     async with training(paddlejob, yaml) as process:
         name = yaml_name(yaml)
         uid = (await paddlejob.json(name))["metadata"]["uid"]
@@ -56,7 +56,7 @@ async def test_a_killed_pod_is_named_as_the_cause(paddlejob: Paddlejob, yaml: st
     assert find_processes(paddlejob.state) == []
 
 
-async def test_a_cluster_that_is_killed_in_mid_training_leaves_nothing_and_tells_the_truth(
+async def test_killed_cluster_leaves_no_process(
     paddlejob: Paddlejob,
 ) -> None:
     assert (await paddlejob("up")).code == 0

@@ -217,7 +217,7 @@ def steps(part: Outcome, pod: str) -> list[int]:
     return [int(told["step"]) for told in STEP.finditer(part.output) if told["pod"] == pod]
 
 
-def test_a_worker_that_dies_once_is_tried_again_and_goes_on_from_the_checkpoint(lives: dict[str, Life]) -> None:
+def test_failed_worker_resumes_from_the_checkpoint(lives: dict[str, Life]) -> None:
     life = lives["worker"]
     assert life.outcome.code == 0, life.outcome
     before, after = life.halves("worker  Restarting: worker-worker-1 exited 137: it was killed: all pods are replaced")
@@ -230,7 +230,7 @@ def test_a_worker_that_dies_once_is_tried_again_and_goes_on_from_the_checkpoint(
     assert results["worker-0"]["accuracy"] > 0.9
 
 
-def test_a_suspended_training_goes_on_from_the_checkpoint_when_it_is_resumed(lives: dict[str, Life]) -> None:
+def test_resumed_job_continues_from_the_checkpoint(lives: dict[str, Life]) -> None:
     life = lives["rest"]
     assert life.outcome.code == 0, life.outcome
     before, after = life.halves("rest  Suspended: spec.suspend is true")
@@ -243,7 +243,7 @@ def test_a_suspended_training_goes_on_from_the_checkpoint_when_it_is_resumed(liv
     assert life.condition("Completed")["message"] == "all 2 workers have succeeded"
 
 
-def test_a_killed_server_restarts_the_whole_job_which_completes(lives: dict[str, Life]) -> None:
+def test_killed_server_restarts_the_job(lives: dict[str, Life]) -> None:
     life = lives["server"]
     assert life.outcome.code == 0, life.outcome
     assert "server  Restarting: server-ps-1 exited 137: it was killed: all pods are replaced" in life.outcome.output
@@ -252,7 +252,7 @@ def test_a_killed_server_restarts_the_whole_job_which_completes(lives: dict[str,
     assert life.condition("Completed")["message"] == "all 2 workers have succeeded"
 
 
-def test_without_gloo_a_killed_worker_is_made_again_alone(lives: dict[str, Life]) -> None:
+def test_killed_worker_is_replaced_alone_without_gloo(lives: dict[str, Life]) -> None:
     life = lives["alone"]
     assert life.outcome.code == 0, life.outcome
     assert "alone-worker-1 exited 137: it was killed: it alone is made again" in life.outcome.output
@@ -264,7 +264,7 @@ def test_without_gloo_a_killed_worker_is_made_again_alone(lives: dict[str, Life]
     assert len({each["parameters"] for each in results.values()}) == 1, results
 
 
-def test_a_training_that_would_go_on_is_ended_by_its_deadline(lives: dict[str, Life]) -> None:
+def test_active_deadline_ends_training(lives: dict[str, Life]) -> None:
     life = lives["deadline"]
     assert life.outcome.code == 1, life.outcome
     assert STEP.search(life.outcome.output), "it was training"
@@ -273,7 +273,7 @@ def test_a_training_that_would_go_on_is_ended_by_its_deadline(lives: dict[str, L
     assert f"not done after {limit} s, which is spec.activeDeadlineSeconds" in life.outcome.summary
 
 
-def test_a_container_that_never_ends_does_not_hold_a_training_up(lives: dict[str, Life]) -> None:
+def test_endless_sidecar_does_not_block_success(lives: dict[str, Life]) -> None:
     life = lives["chief"]
     assert life.outcome.code == 0, life.outcome
     assert "worker-0/heartbeat | still here" in life.outcome.output

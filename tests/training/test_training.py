@@ -75,7 +75,9 @@ def check_trained(outcome: Outcome, workers: int, *, at_least: float) -> None:
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else str(value),
 )
-async def test_parameter_servers_train_and_are_ended(paddlejob: Paddlejob, yaml: Path, paddle: str, gloo: int) -> None:
+async def test_parameter_servers_train_and_are_stopped(
+    paddlejob: Paddlejob, yaml: Path, paddle: str, gloo: int
+) -> None:
     outcome = await paddlejob("run", yaml, "--build-arg", f"PADDLE={paddle}", "--set", f"withGloo={gloo}", "--cpu")
     check_trained(outcome, 2, at_least=0.9)
     name = outcome.summary.split()[0]
@@ -85,7 +87,7 @@ async def test_parameter_servers_train_and_are_ended(paddlejob: Paddlejob, yaml:
 
 @pytest.mark.parametrize("paddle", ["3.3.1", "2.6.2"])
 @pytest.mark.parametrize("started_by", ["launch", "python"])
-async def test_workers_train_together(paddlejob: Paddlejob, paddle: str, started_by: str) -> None:
+async def test_collective_workers_train(paddlejob: Paddlejob, paddle: str, started_by: str) -> None:
     plainly = ["--set", "worker.template.spec.containers.0.args=[train_fleet.py]"] if started_by == "python" else []
     outcome = await paddlejob(
         "run", CORPUS / "design-2.yaml", "--cpu", "--build-arg", f"PADDLE={paddle}", *BRIEF, *plainly
@@ -93,7 +95,7 @@ async def test_workers_train_together(paddlejob: Paddlejob, paddle: str, started
     check_trained(outcome, 2, at_least=0.8)
 
 
-async def test_two_workers_learn_what_one_process_learns_from_the_same_batches(paddlejob: Paddlejob) -> None:
+async def test_two_workers_match_one_process(paddlejob: Paddlejob) -> None:
     together = await paddlejob("run", EXAMPLES / "resnet_cpu.yaml", *BRIEF)
     alone = await paddlejob("run", EXAMPLES / "resnet_single.yaml", *BRIEF)
     check_trained(together, 2, at_least=0.8)
@@ -106,7 +108,7 @@ async def test_two_workers_learn_what_one_process_learns_from_the_same_batches(p
     assert two["loss"] == pytest.approx(one["loss"], rel=0.02)
 
 
-async def test_the_user_guides_program_on_a_volume_trains_as_written(paddlejob: Paddlejob, tmp_path: Path) -> None:
+async def test_user_guide_volume_example_trains(paddlejob: Paddlejob, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images/demo-wide-and-deep/wide_and_deep", tmp_path / "nas/wide_and_deep")
     documents = "\n---\n".join([VOLUME_AND_CLAIM, (CORPUS / "user-guide-5.yaml").read_text()])
     outcome = await paddlejob("run", "-", "--volume", f"nfs-pvc={tmp_path / 'nas'}", stdin=documents)
@@ -114,5 +116,5 @@ async def test_the_user_guides_program_on_a_volume_trains_as_written(paddlejob: 
 
 
 @pytest.mark.parametrize("yaml", ["user-guide-3.yaml", "user-guide-4.yaml"])
-async def test_the_user_guides_gangs_and_gpus_train_on_a_machine_without(paddlejob: Paddlejob, yaml: str) -> None:
+async def test_user_guide_volcano_and_gpu_examples_train(paddlejob: Paddlejob, yaml: str) -> None:
     check_trained(await paddlejob("run", CORPUS / yaml, "--cpu"), 2, at_least=0.9)
