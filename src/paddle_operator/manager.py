@@ -14,7 +14,8 @@ from pathlib import Path
 
 from paddle_operator import __version__
 from paddle_operator.controllers.host_ports import PortBlocks
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.kinds import build_reconcilers
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import Connection
@@ -23,9 +24,10 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.health_server import MetricsAuth
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.log_format import JsonLines, TextLines, start_logging
-from paddle_operator.kube.manager import Manager, run_until_signalled
+from paddle_operator.kube.manager import run_until_signalled
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.process import freeze_garbage_collector, raise_recursion_limit
+from paddle_operator.kube.reconciler import ServingOptions, build_manager
 from paddle_operator.plan.scheduling_policy import VOLCANO
 
 log = logging.getLogger(__name__)
@@ -112,18 +114,13 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
         fence = elector.fence if elector else None
         client = await stack.enter_async_context(Client(connection, fence=fence, user_agent=REPORTER))
         recorder = Recorder(client, reporter=REPORTER)
-        ports = PortBlocks.of(flags.port_range)
-        every = [PaddleJobs(client, recorder, each, ports=ports) for each in settings_of(flags)]
-        manager = Manager(
-            informers=[informer for jobs in every for informer in jobs.informers],
-            controllers=[jobs.controller for jobs in every],
-            elector=elector,
-            recorder=recorder,
-            health_address=flags.health_probe_bind_address,
-            metrics_address=flags.metrics_bind_address,
-            protection=MetricsAuth(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
-            on_synced=freeze_garbage_collector,
+        serving = ServingOptions(
+            flags.health_probe_bind_address,
+            flags.metrics_bind_address,
+            MetricsAuth(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
         )
+        reconcilers = build_reconcilers(client, recorder, settings_of(flags))
+        manager = build_manager(recorder, reconcilers, serving, elector, on_synced=freeze_garbage_collector)
         log.info(
             "started",
             extra={
@@ -140,14 +137,14 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
 
 def settings_of(flags: argparse.Namespace) -> list[Settings]:
     """One for each namespace: who may see two of them need not be allowed to see them all."""
-    several = len(flags.namespace) > 1
+    ports = PortBlocks.of(flags.port_range)
     return [
         Settings(
             namespace=namespace,
-            name=f"paddlejob-{namespace}" if several else "paddlejob",
+            several_namespaces=len(flags.namespace) > 1,
             etcd=flags.etcd_server,
-            port_range=flags.port_range,
             scheduling=flags.scheduling,
+            ports=ports,
         )
         for namespace in flags.namespace
     ]

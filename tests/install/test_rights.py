@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.paddlejob import PaddleJobs
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import Connection
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.leader_election import Elector
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import Key
+from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.manager import LEASE
 from paddle_operator.plan.metadata import GO_FINALIZER
 from testbed.control_plane import ControlPlane
@@ -89,9 +90,7 @@ async def operator(kubeconfig: Path, asked: set[Right], refused: list[str]) -> A
         async with RecordingClient(connection, asked, refused, fence=elector.fence) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=NAMESPACE, scheduling="volcano"))
-            manager = Manager(
-                informers=jobs.informers, controllers=[jobs.controller], elector=elector, recorder=recorder
-            )
+            manager = build_manager(recorder, [jobs], elector=elector)
             running = asyncio.ensure_future(manager.run())
             try:
                 yield

@@ -12,14 +12,15 @@ from typing import Any, Protocol
 
 import yaml
 
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.paddlejob import PaddleJobs
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import Forbidden, NotFound
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
+from paddle_operator.kube.reconciler import build_manager
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
 from testbed.followed import PATIENCE_SECONDS, Followed, followed
@@ -132,7 +133,7 @@ class ClusterHarness:
         async with RecordingClient(mine) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings), clock)
-            manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
+            manager = build_manager(recorder, [jobs])
             running = asyncio.ensure_future(manager.run())
             await asyncio.gather(*(informer.wait_synced() for informer in jobs.informers))
             try:

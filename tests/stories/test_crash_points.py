@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.paddlejob import PaddleJobs
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, Resource
+from paddle_operator.kube.reconciler import build_manager
 from testbed.audit import Writes
 from testbed.clock import HurriedClock, LeapingClock
 from testbed.control_plane import ControlPlane
@@ -77,7 +78,7 @@ async def operator(
         client.lives_until(dies_at, after=after)
         recorder = Recorder(client, reporter="paddle-operator", clock=HurriedClock(SLOWLY))
         jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)
-        manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
+        manager = build_manager(recorder, [jobs])
         running = asyncio.ensure_future(manager.run())
         try:
             yield client

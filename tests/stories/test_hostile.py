@@ -14,9 +14,9 @@ from paddle_operator.api.crd import crd
 from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.metrics import REGISTRY
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
+from paddle_operator.kube.reconciler import build_manager
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
@@ -113,7 +113,7 @@ async def operator(control_plane: ControlPlane) -> AsyncIterator[None]:
     async with Client(await connection_of_operator(control_plane)) as client:
         recorder = Recorder(client, reporter="paddle-operator")
         jobs = PaddleJobs(client, recorder)
-        manager = Manager(informers=jobs.informers, controllers=[jobs.controller], recorder=recorder)
+        manager = build_manager(recorder, [jobs])
         running = asyncio.ensure_future(manager.run())
         try:
             yield

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 import pytest
 
 from bench.etcd import Etcd, Pair
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.paddlejob import PaddleJobs
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.metrics import REGISTRY
 from paddle_operator.kube.objects import PODS, Key
+from paddle_operator.kube.reconciler import build_manager
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.followed import followed
@@ -38,7 +39,7 @@ class Operator:
     def __init__(self, client: Client, namespace: str, clock: FakeClock | None = None) -> None:
         recorder = Recorder(client, reporter="paddle-operator", clock=clock)
         self.jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)
-        self._manager = Manager(informers=self.jobs.informers, controllers=[self.jobs.controller], recorder=recorder)
+        self._manager = build_manager(recorder, [self.jobs])
 
     @contextlib.asynccontextmanager
     async def at_work(self) -> AsyncIterator["Operator"]:

@@ -15,6 +15,7 @@ import pytest
 import trustme
 from aiohttp import web
 
+from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.errors import Forbidden
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
@@ -248,7 +249,7 @@ async def test_a_secret_that_comes_late(harness: ClusterHarness) -> None:
 async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_path: Path, end: str) -> None:
     """Nothing happens to the one that waits: it is the other job's end that it has to hear of."""
     one_block = range(35000, 35020)
-    async with embedded_harness(tmp_path) as harness, harness.run_operator(port_range=one_block):
+    async with embedded_harness(tmp_path) as harness, harness.run_operator(ports=PortBlocks.of(one_block)):
         await harness.submit(a_job("first", workers=1, intranet="Host"))
         await harness.wait_phase("first", "Running")
         await harness.submit(a_job("second", workers=1, intranet="Host"))

@@ -13,15 +13,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from paddle_operator.controllers.host_ports import PortBlocks, blocks_of
-from paddle_operator.controllers.paddlejob import PaddleJobs, Settings
+from paddle_operator.controllers.kinds import build_reconcilers
+from paddle_operator.controllers.settings import Settings
 from paddle_operator.embedded.overrides import local_images
 from paddle_operator.embedded.paddlejob_kind import paddle_job_kind
 from paddle_operator.embedded.state import Cluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.process import freeze_garbage_collector
+from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.local.apiserver.http_server import LOOPBACK, ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.kind import Kind
@@ -88,13 +89,8 @@ async def cluster(state: State) -> AsyncIterator[Cluster]:
 async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup) -> AsyncIterator[None]:
     async with Client(connection, user_agent=REPORTER) as client:
         recorder = Recorder(client, reporter=REPORTER)
-        jobs = PaddleJobs(client, recorder, Settings(), ports=local_ports())
-        manager = Manager(
-            informers=jobs.informers,
-            controllers=[jobs.controller],
-            recorder=recorder,
-            on_synced=freeze_garbage_collector,
-        )
+        reconcilers = build_reconcilers(client, recorder, [Settings(ports=local_ports())])
+        manager = build_manager(recorder, reconcilers, on_synced=freeze_garbage_collector)
         running = parts.create_task(manager.run(), name="operator")
         try:
             yield

@@ -56,11 +56,6 @@ class Job(msgspec.Struct, frozen=True):
     def finished(self) -> bool:
         return self.status.phase in (Phase.COMPLETED, Phase.FAILED)
 
-    @property
-    def requested_state(self) -> tuple[object, ...]:
-        """What somebody wants of it: another one where the spec has changed, or where it is to go."""
-        return self.metadata.generation, self.metadata.deletion_timestamp
-
 
 class PodView(msgspec.Struct, frozen=True, gc=False):
     """A pod, as far as a decision needs it. The container named `paddle`, else the first, speaks for the pod."""
