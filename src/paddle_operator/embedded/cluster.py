@@ -28,7 +28,7 @@ from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.kind import Kind
 from paddle_operator.local.apiserver.serving_cert import certificate_pem
 from paddle_operator.local.container_logs import LogFiles
-from paddle_operator.local.kubelet.ip_allocator import Block
+from paddle_operator.local.kubelet.ip_allocator import AddressBlock
 from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox.sandbox import PlainSandbox, detect_sandbox
 from paddle_operator.plan.endpoints import PORTS_PER_JOB
@@ -78,7 +78,7 @@ async def cluster(state: State) -> AsyncIterator[Cluster]:
         connection = PlainConnection(served.url, served.token)
         parts = await stack.enter_async_context(asyncio.TaskGroup())
         last = state.last()  # with other addresses, what is written of pods that have not begun yet would be untrue
-        block = stack.enter_context(Block.claim(last.block if last else None))
+        block = stack.enter_context(AddressBlock.claim(last.block if last else None))
         await stack.enter_async_context(running_node(state, logs, block, connection, parts))
         await stack.enter_async_context(running_operator(connection, parts))
         state.announce(msgspec.structs.replace(served, block=block.number))
@@ -101,7 +101,7 @@ async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup
 
 @asynccontextmanager
 async def running_node(
-    state: State, logs: LogFiles, block: Block, connection: PlainConnection, parts: asyncio.TaskGroup
+    state: State, logs: LogFiles, block: AddressBlock, connection: PlainConnection, parts: asyncio.TaskGroup
 ) -> AsyncIterator[None]:
     cache = state.cache / "images"
     cache.mkdir(parents=True, exist_ok=True)

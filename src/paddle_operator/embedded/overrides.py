@@ -19,7 +19,7 @@ from paddle_operator.local.images.image_service import (
     short_name,
     strip_tag,
 )
-from paddle_operator.local.kubelet.machine import this_machine
+from paddle_operator.local.kubelet.machine import detect_machine
 
 GPU = "nvidia.com/gpu"
 DOCKERFILE = "Dockerfile"
@@ -114,7 +114,7 @@ def check_images(state: State, images: Iterable[str]) -> None:
 
 def check_devices(job: Document) -> None:
     """Raises CannotBeUsed where the job asks for more devices than this machine has: it would wait for ever."""
-    there = {GPU: this_machine().gpus}
+    there = {GPU: detect_machine().gpus}
     for name, number in devices_of(job).items():
         if number > there.get(name, 0):
             raise CannotBeUsed(

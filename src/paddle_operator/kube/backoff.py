@@ -1,11 +1,13 @@
 """How long to pause before the next try, so that nothing of ours can spin, whatever the server does."""
 
+import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
 from paddle_operator.kube.clock import Clock
+from paddle_operator.kube.errors import KubeError
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 10.0
@@ -44,3 +46,20 @@ class Backoff:
         self._tries += 1
         longest = exponential(self._tries, FIRST_SECONDS, LONGEST_SECONDS)
         await self._clock.sleep(longest * (0.5 + self._jitter() / 2))
+
+
+async def run_when_woken(
+    wake: asyncio.Event, work: Callable[[], Awaitable[None]], clock: Clock, on_error: Callable[[KubeError], None]
+) -> None:
+    """Run `work` after each `wake`, until cancelled. A KubeError is passed to `on_error` and retried with backoff."""
+    backoff = Backoff(clock)
+    while True:
+        await wake.wait()
+        wake.clear()
+        backoff.begin()
+        try:
+            await work()
+        except KubeError as error:
+            on_error(error)
+            wake.set()
+            await backoff.pause()

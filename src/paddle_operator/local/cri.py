@@ -1,4 +1,4 @@
-"""The face between who decides what a container is (pods, images, volumes) and who makes a process of it (sandbox)."""
+"""The container runtime interface: what the kubelet asks of images and of the sandbox that starts processes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Protocol
 
 Progress = Callable[[str], None]
-"""Told one short line whenever there is something new about long work."""
+"""Called with one short line at each step of long work."""
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where nobody says another
+DEFAULT_PATH = (
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # unless the image or the pod sets another
+)
 
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the machine as the container sees it."""
+    """A file or folder of the machine inside the container."""
 
     source: Path
     target: str  # an absolute path, which need not exist on the machine
@@ -22,47 +24,47 @@ class Mount:
 
 @dataclass(frozen=True)
 class Image:
-    """What an image says about a container, as far as no container engine is needed for it."""
+    """The configuration and files of an image, as far as a process without a container engine can use them."""
 
     name: str
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = "/"
-    programs: tuple[Path, ...] = ()  # folders that come first in PATH: the environment's bin
-    mounts: tuple[Mount, ...] = ()  # copied for each container, since what it writes there is its own
+    programs: tuple[Path, ...] = ()  # folders that come first in PATH: bin of the virtual environment
+    mounts: tuple[Mount, ...] = ()  # copied for each container, which may write there
 
 
 class ImageError(Exception):
-    """An image that cannot be had; `reason` is kubelet's word (ErrImagePull, InvalidImageName), str() a sentence."""
+    """The image is not available; `reason` is kubelet's (ErrImagePull, InvalidImageName), str() the message."""
 
-    def __init__(self, reason: str, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 
-class Images(Protocol):
+class ImageService(Protocol):
     async def find(self, name: str, progress: Progress) -> Image:
-        """The image, made first where it is not in the cache. Raises ImageError."""
+        """Return the image; build it first if it is not in the cache. Raises ImageError."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One container as a process, everything decided: variables are expanded, volumes are folders."""
+    """One container as a process: variables are expanded, volumes are folders."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     working_directory: str = "/"
     host_name: str = ""
-    hosts: str = ""  # the text of /etc/hosts; empty leaves the machine's
+    hosts: str = ""  # the content of /etc/hosts; empty for the machine's
     mounts: tuple[Mount, ...] = ()
-    user: int = 0  # the uid that the process sees
+    user: int = 0  # the uid inside the container
     memory_bytes: int | None = None
-    scratch: Path | None = None  # a folder of this container's own, for what it writes outside its volumes
+    scratch: Path | None = None  # what the container writes outside its volumes
 
 
 class StartError(Exception):
-    """The process could not be started: no such program, or the machine refuses. str() is a sentence."""
+    """The process could not be started: the program is missing, or the machine refuses. str() is the message."""
 
 
 class Process(Protocol):
@@ -70,15 +72,15 @@ class Process(Protocol):
     out_of_memory: bool  # whether the memory limit ended it
 
     async def wait(self) -> int:
-        """The exit code; 128 + n after signal n. When it returns, nothing that the process started is left."""
+        """Return the exit code (128 + n after signal n) once no process of the container is left."""
 
     def terminate(self) -> None:
-        """SIGTERM, to the container's first process only, as a container engine does."""
+        """Send SIGTERM to the container's first process only, as a container engine does."""
 
     def kill(self) -> None:
-        """SIGKILL to everything in the container."""
+        """Send SIGKILL to all processes of the container."""
 
 
 class Sandbox(Protocol):
     async def start(self, command: Command, output: int) -> Process:
-        """Standard output and error go to the descriptor `output`, which stays the caller's. Raises StartError."""
+        """Start a process that prints to the descriptor `output`, which the caller closes. Raises StartError."""

@@ -1,7 +1,7 @@
-"""Binds PersistentVolumeClaims: to the volume that they name, to one that fits, or to one made for them.
+"""Binds PersistentVolumeClaims: to the volume that they name, to one that fits, or to a new one.
 
-Whatever storage a PersistentVolume names, on this machine it is a folder, so that a YAML written for a cluster works.
-Nothing here ever removes a folder: the data of a deleted claim stay.
+Whatever storage a PersistentVolume declares, on this machine it is a folder, so that a YAML written for a cluster
+works. No folder is ever removed: the data of a deleted claim stay.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paddle_operator.kube.backoff import Backoff
+from paddle_operator.kube.backoff import run_when_woken
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -21,7 +21,7 @@ from paddle_operator.local.kubelet.projected_volume import MountError
 
 log = logging.getLogger(__name__)
 
-OURS = {"pv.kubernetes.io/provisioned-by": "paddle-operator/local"}
+PROVISIONED_BY = {"pv.kubernetes.io/provisioned-by": "paddle-operator/local"}
 
 
 class ClaimReference(View, frozen=True):
@@ -30,7 +30,7 @@ class ClaimReference(View, frozen=True):
     uid: str = ""
 
 
-class PathOf(View, frozen=True):
+class VolumePath(View, frozen=True):
     path: str = ""
 
 
@@ -38,7 +38,7 @@ class StorageRequest(View, frozen=True):
     requests: dict[str, str | int | float] | None = None
 
 
-class Phase(View, frozen=True):
+class VolumePhase(View, frozen=True):
     phase: str = ""
 
 
@@ -57,7 +57,7 @@ class ClaimSpec(View, frozen=True):
 
 class PersistentVolumeClaim(Object, frozen=True):
     spec: ClaimSpec = ClaimSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
 
 class VolumeSpec(View, frozen=True):
@@ -66,21 +66,24 @@ class VolumeSpec(View, frozen=True):
     access_modes: tuple[str, ...] = ()
     volume_mode: str = "Filesystem"
     claim_ref: ClaimReference | None = None
-    host_path: PathOf | None = None
-    local: PathOf | None = None
+    host_path: VolumePath | None = None
+    local: VolumePath | None = None
 
 
 class PersistentVolume(Object, frozen=True):
     spec: VolumeSpec = VolumeSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
 
 CLAIMS = Resource("api/v1", "persistentvolumeclaims", PersistentVolumeClaim)
 VOLUMES = Resource("api/v1", "persistentvolumes", PersistentVolume, namespaced=False)
 
 
-class ClaimFolders:
-    """Where claims' files are: what `volumes/<namespace>/<claim>` is, else its volume's own path, else a new folder."""
+class ClaimCache:
+    """Caches claims and volumes, and maps a claim to its folder.
+
+    That is `volumes/<namespace>/<claim>` if it exists, else the path of its volume, else a new folder.
+    """
 
     def __init__(self, client: Client, folder: Path, scope: Scope, clock: Clock) -> None:
         self.claims: Informer[PersistentVolumeClaim, PersistentVolumeClaim] = Informer(
@@ -93,8 +96,8 @@ class ClaimFolders:
         self.claims.store.listen(lambda *_: listener())
         self.volumes.store.listen(lambda *_: listener())
 
-    def problem(self, namespace: str, claim: str) -> str:
-        """Why a pod that wants this claim cannot be placed; empty where it can."""
+    def claim_error(self, namespace: str, claim: str) -> str:
+        """Why a pod with this claim cannot be scheduled; empty if it can."""
         found = self.claims.store.get(Key(namespace, claim))
         if found is None:
             return f'persistentvolumeclaim "{claim}" not found'
@@ -102,90 +105,77 @@ class ClaimFolders:
             return f'persistentvolumeclaim "{claim}" is being deleted'
         return "" if found.status.phase == "Bound" else "pod has unbound immediate PersistentVolumeClaims"
 
-    def folder_of(self, namespace: str, claim: str) -> Path:
-        """Raises MountError or OSError."""
-        if problem := self.problem(namespace, claim):
-            raise MountError(problem)
+    def claim_folder(self, namespace: str, claim: str) -> Path:
+        """Create the folder if it is missing. Raises MountError or OSError."""
+        if error := self.claim_error(namespace, claim):
+            raise MountError(error)
         found = self.claims.store.get(Key(namespace, claim))
-        place = self._folder / namespace / claim
-        if place.is_symlink() and not place.exists():
+        folder = self.default_folder(Key(namespace, claim))
+        if folder.is_symlink() and not folder.exists():
             raise MountError(
-                f"{place} leads to {place.readlink()}, which does not exist: make it, or set --volume anew"
+                f"{folder} is a link to {folder.readlink()}, which does not exist: create it, or change --volume"
             )
-        if not place.exists():
+        if not folder.exists():
             volume = self.volumes.store.get(Key("", found.spec.volume_name)) if found else None
-            if volume and (own := volume.spec.host_path or volume.spec.local) and own.path != str(place):
-                place = Path(own.path)
-            place.mkdir(parents=True, exist_ok=True)
-        return place.resolve()
+            if volume and (source := volume.spec.host_path or volume.spec.local) and source.path != str(folder):
+                folder = Path(source.path)
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder.resolve()
 
-    def path_of(self, key: Key) -> Path:
-        return self._folder / key.namespace / key.name
+    def default_folder(self, claim: Key) -> Path:
+        return self._folder / claim.namespace / claim.name
 
 
-class ClaimBinder:
-    """The volume controller of a machine; a cluster that has one of its own does not need this."""
+class VolumeBinder:
+    """The PersistentVolume controller of the local cluster; a real cluster has its own."""
 
-    def __init__(self, client: Client, folders: ClaimFolders, clock: Clock) -> None:
+    def __init__(self, client: Client, cache: ClaimCache, clock: Clock) -> None:
         self._client = client
-        self._folders = folders
+        self._cache = cache
         self._clock = clock
-        self._look = asyncio.Event()
-        folders.listen(self._look.set)
+        self._woken = asyncio.Event()
+        cache.listen(self._woken.set)
 
     async def run(self) -> None:
-        """Until cancelled; an unreachable server is waited for."""
-        backoff = Backoff(self._clock)
-        while True:
-            await self._look.wait()
-            self._look.clear()
-            backoff.begin()
-            try:
-                await self._pass()
-            except (Conflict, AlreadyExists):
-                await backoff.pause()
-                self._look.set()
-            except KubeError as error:
-                log.warning("could not bind a claim, trying again", extra={"why": str(error)})
-                await backoff.pause()
-                self._look.set()
+        """Run until cancelled; an unreachable server is retried."""
+        await run_when_woken(self._woken, self._bind_all, self._clock, _log_error)
 
-    async def _pass(self) -> None:
-        claims, volumes = self._folders.claims.store, self._folders.volumes.store
+    async def _bind_all(self) -> None:
+        claims, volumes = self._cache.claims.store, self._cache.volumes.store
         for volume in list(volumes):
             if not volume.metadata.deletion_timestamp:
-                await self._look_after(volume)
+                await self._sync_volume(volume)
         for claim in sorted(claims, key=lambda each: each.key):
             if claim.status.phase != "Bound" and not claim.metadata.deletion_timestamp:
                 await self._bind(claim)
 
-    async def _look_after(self, volume: PersistentVolume) -> None:
-        """A volume without a phase is new; one whose claim is gone is released, or goes, if it was made for that."""
+    async def _sync_volume(self, volume: PersistentVolume) -> None:
+        """Mark a new volume available; release one whose claim was deleted, or delete it if it was provisioned."""
         reference = volume.spec.claim_ref
         if reference is None or not reference.uid:
             if volume.status.phase != "Available":
-                await self._told(volume, "Available")
+                await self._set_phase(volume, "Available")
             return
-        claim = self._folders.claims.store.get(Key(reference.namespace, reference.name))
+        claim = self._cache.claims.store.get(Key(reference.namespace, reference.name))
         if (claim and claim.uid == reference.uid) or volume.status.phase not in ("Bound", "Released"):
             return
-        if volume.metadata.annotations.items() >= OURS.items():
+        if volume.metadata.annotations.items() >= PROVISIONED_BY.items():
             try:
                 await self._client.delete(VOLUMES, volume.key, uid=volume.uid)
             except NotFound:
                 return
         elif volume.status.phase != "Released":
-            await self._told(volume, "Released")
+            await self._set_phase(volume, "Released")
 
-    async def _told(self, volume: PersistentVolume, phase: str) -> None:
-        self._folders.volumes.observe_write(await self._client.merge_status(VOLUMES, volume.key, {"phase": phase}))
+    async def _set_phase(self, volume: PersistentVolume, phase: str) -> None:
+        self._cache.volumes.observe_write(await self._client.merge_status(VOLUMES, volume.key, {"phase": phase}))
 
     async def _bind(self, claim: PersistentVolumeClaim) -> None:
-        volume = self._volume_for(claim)
+        volume = self._find_volume(claim)
         if volume is None:
             if claim.spec.volume_name:
-                return  # the one that it names is not there, or is another's: wait for it
-            volume = await self._made_for(claim)
+                return  # the named volume does not exist or belongs to another claim: wait for it
+            volume = await self._provision(claim)
         reference = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -194,9 +184,11 @@ class ClaimBinder:
             "uid": claim.uid,
         }
         if not (volume.spec.claim_ref and volume.spec.claim_ref.uid == claim.uid):
-            known = {"resourceVersion": volume.metadata.resource_version}
-            volume = await self._client.merge(VOLUMES, volume.key, {"metadata": known, "spec": {"claimRef": reference}})
-        await self._told(volume, "Bound")
+            precondition = {"resourceVersion": volume.metadata.resource_version}
+            volume = await self._client.merge(
+                VOLUMES, volume.key, {"metadata": precondition, "spec": {"claimRef": reference}}
+            )
+        await self._set_phase(volume, "Bound")
         if claim.spec.volume_name != volume.key.name:
             await self._client.merge(CLAIMS, claim.key, {"spec": {"volumeName": volume.key.name}})
         status = {
@@ -204,30 +196,30 @@ class ClaimBinder:
             "accessModes": list(volume.spec.access_modes),
             "capacity": volume.spec.capacity or {"storage": claim.spec.storage},
         }
-        self._folders.claims.observe_write(await self._client.merge_status(CLAIMS, claim.key, status))
+        self._cache.claims.observe_write(await self._client.merge_status(CLAIMS, claim.key, status))
 
-    def _volume_for(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        store = self._folders.volumes.store
+    def _find_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        store = self._cache.volumes.store
         if claim.spec.volume_name:
             named = store.get(Key("", claim.spec.volume_name))
-            return named if named and _is_free_for(named, claim) else None
-        fitting = [volume for volume in store if _is_free_for(volume, claim) and _fits(volume, claim)]
+            return named if named and _is_available_for(named, claim) else None
+        candidates = [volume for volume in store if _is_available_for(volume, claim) and _fits(volume, claim)]
         return min(
-            fitting, key=lambda each: (amount((each.spec.capacity or {}).get("storage", 0)), each.key), default=None
+            candidates, key=lambda each: (amount((each.spec.capacity or {}).get("storage", 0)), each.key), default=None
         )
 
-    async def _made_for(self, claim: PersistentVolumeClaim) -> PersistentVolume:
+    async def _provision(self, claim: PersistentVolumeClaim) -> PersistentVolume:
         manifest: Manifest = {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": f"pvc-{claim.uid}", "annotations": OURS},
+            "metadata": {"name": f"pvc-{claim.uid}", "annotations": PROVISIONED_BY},
             "spec": {
                 "capacity": {"storage": claim.spec.storage},
                 "accessModes": list(claim.spec.access_modes) or ["ReadWriteOnce"],
                 "persistentVolumeReclaimPolicy": "Retain",
                 "storageClassName": claim.spec.storage_class_name or "",
                 "volumeMode": claim.spec.volume_mode,
-                "hostPath": {"path": str(self._folders.path_of(claim.key))},
+                "hostPath": {"path": str(self._cache.default_folder(claim.key))},
             },
         }
         try:
@@ -236,7 +228,7 @@ class ClaimBinder:
             return await self._client.get(VOLUMES, Key("", f"pvc-{claim.uid}"))
 
 
-def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _is_available_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reference = volume.spec.claim_ref
     if volume.metadata.deletion_timestamp:
         return False
@@ -247,12 +239,17 @@ def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
 
 
 def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """As Kubernetes matches them; a label selector of the claim is not looked at, such a claim gets its own volume."""
-    spec, wanted = volume.spec, claim.spec
+    """As Kubernetes matches them, but a claim with a label selector always gets its own volume."""
+    spec, request = volume.spec, claim.spec
     return (
-        not wanted.selector
-        and spec.storage_class_name == (wanted.storage_class_name or "")
-        and set(wanted.access_modes) <= set(spec.access_modes)
-        and spec.volume_mode == wanted.volume_mode
-        and amount((spec.capacity or {}).get("storage", 0)) >= amount(wanted.storage)
+        not request.selector
+        and spec.storage_class_name == (request.storage_class_name or "")
+        and set(request.access_modes) <= set(spec.access_modes)
+        and spec.volume_mode == request.volume_mode
+        and amount((spec.capacity or {}).get("storage", 0)) >= amount(request.storage)
     )
+
+
+def _log_error(error: KubeError) -> None:
+    if not isinstance(error, Conflict | AlreadyExists):  # another client was faster
+        log.warning("claim binding failed, retrying", extra={"why": str(error)})

@@ -14,7 +14,7 @@ from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 from paddle_operator.local.container_logs import LogFiles, LogOptions
 from paddle_operator.local.cri import Image, ImageError, Progress, Sandbox
-from paddle_operator.local.kubelet.ip_allocator import Block
+from paddle_operator.local.kubelet.ip_allocator import AddressBlock
 from paddle_operator.local.kubelet.machine import Machine
 from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox.sandbox import detect_sandbox
@@ -112,7 +112,7 @@ class Bed:
     namespace: str
     images: ShelfImages
     pods: Followed[Whole]
-    block: Block
+    block: AddressBlock
     served: asyncio.Task[None]
 
     async def create(self, manifest: Manifest, kind: Resource[Whole] = PODS) -> Whole:
@@ -199,7 +199,7 @@ async def opened_bed(
     images = ShelfImages()
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        block = stack.enter_context(Block.claim())
+        block = stack.enter_context(AddressBlock.claim())
         node = Node(
             client,
             folder,

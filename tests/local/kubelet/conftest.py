@@ -37,7 +37,7 @@ async def cluster_bed(control_plane: ControlPlane, namespace: str, tmp_path: Pat
         name = f"process-{secrets.token_hex(3)}"
         try:
             async with opened_bed(
-                client, tmp_path / "state", namespace, name=name, binds_claims=False, renew_seconds=3.0
+                client, tmp_path / "state", namespace, name=name, binds_claims=False, lease_renew_seconds=3.0
             ) as bed:
                 yield bed
         finally:

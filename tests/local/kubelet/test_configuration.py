@@ -192,7 +192,7 @@ async def test_a_sub_path_that_leads_out_of_its_volume_is_refused(bed: Bed, tmp_
         ({"hostPath": {"path": "/not/there", "type": "File"}}, "hostPath type check failed: /not/there does not exist"),
         ({"configMap": {"name": "absent"}}, 'configmap "absent" not found'),
         ({"secret": {"secretName": "absent"}}, 'secret "absent" not found'),
-        ({"nfs": {"path": "/nas", "server": "10.0.0.1"}}, "local mode does not have volumes of this kind"),
+        ({"nfs": {"path": "/nas", "server": "10.0.0.1"}}, "local mode does not support volumes of this type"),
     ],
     ids=["no folder", "no file", "no ConfigMap", "no Secret", "another kind"],
 )

@@ -11,11 +11,11 @@ import pytest
 from paddle_operator.local.cri import Image
 from paddle_operator.local.kubelet.container_env import (
     ConfigError,
-    Facts,
-    command_line,
-    environment,
-    expanded,
-    variables,
+    DownwardContext,
+    expand,
+    process_environment,
+    resolve_command,
+    resolve_env,
 )
 from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod
 
@@ -26,10 +26,10 @@ class Shelf:
     def __init__(self, **contents: Mapping[str, bytes]) -> None:
         self._contents = contents
 
-    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    def data(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
         return self._contents.get(name)
 
-    def texts(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
+    def text_data(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
         found = self._contents.get(name)
         return None if found is None else {key: value.decode() for key, value in found.items()}
 
@@ -38,7 +38,7 @@ def container(**fields: Any) -> ContainerSpec:
     return msgspec.convert({"name": "main", "image": "python"} | fields, ContainerSpec)
 
 
-def facts(**fields: Any) -> Facts:
+def facts(**fields: Any) -> DownwardContext:
     meta = {
         "name": "mnist-worker-0",
         "namespace": "ml",
@@ -47,7 +47,7 @@ def facts(**fields: Any) -> Facts:
         "annotations": {"note": 'a "quoted"\nword'},
     }
     manifest = {"metadata": meta, "spec": {"nodeName": "local-1", "containers": [{"name": "main"}]} | fields}
-    return Facts(msgspec.convert(manifest, LocalPod), "127.16.0.1", "127.16.1.7", {"cpu": Fraction(4)})
+    return DownwardContext(msgspec.convert(manifest, LocalPod), "127.16.0.1", "127.16.1.7", {"cpu": Fraction(4)})
 
 
 def field(path: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def field(path: str) -> dict[str, Any]:
     ],
 )
 def test_references_are_expanded_as_kubelet_does(text: str, value: str) -> None:
-    assert expanded(text, {"HOST": "there", "PORT": "80"}) == value
+    assert expand(text, {"HOST": "there", "PORT": "80"}) == value
 
 
 def test_a_variable_may_refer_to_those_before_it_and_to_a_config_map_but_not_to_later_ones() -> None:
@@ -80,7 +80,7 @@ def test_a_variable_may_refer_to_those_before_it_and_to_a_config_map_but_not_to_
             {"name": "AGAIN", "value": "$(URL)/$(PORT)"},
         ],
     )
-    found = variables(wanted, facts(), Shelf(common={"HOST": b"there"}))
+    found = resolve_env(wanted, facts(), Shelf(common={"HOST": b"there"}))
     assert found == {"HOST": "there", "URL": "there:$(PORT)", "PORT": "80", "AGAIN": "there:$(PORT)/80"}
 
 
@@ -89,13 +89,13 @@ def test_later_sources_win_over_earlier_ones_and_env_wins_over_all_of_them() -> 
         envFrom=[{"configMapRef": {"name": "one"}}, {"secretRef": {"name": "two"}, "prefix": "P_"}],
         env=[{"name": "A", "value": "own"}],
     )
-    found = variables(wanted, facts(), Shelf(one={"A": b"1", "P_B": b"1"}, two={"B": b"2"}))
+    found = resolve_env(wanted, facts(), Shelf(one={"A": b"1", "P_B": b"1"}, two={"B": b"2"}))
     assert found == {"A": "own", "P_B": "2"}
 
 
 def test_a_key_that_cannot_be_a_variable_is_left_out() -> None:
     wanted = container(envFrom=[{"configMapRef": {"name": "one"}}])
-    assert variables(wanted, facts(), Shelf(one={"a=b": b"1", "good": b"2"})) == {"good": "2"}
+    assert resolve_env(wanted, facts(), Shelf(one={"a=b": b"1", "good": b"2"})) == {"good": "2"}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_key_that_cannot_be_a_variable_is_left_out() -> None:
 )
 def test_what_is_missing_is_said_in_kubelets_words(wanted: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        variables(container(**wanted), facts(), Shelf(there={}))
+        resolve_env(container(**wanted), facts(), Shelf(there={}))
 
 
 def test_what_is_optional_may_be_missing() -> None:
@@ -128,7 +128,7 @@ def test_what_is_optional_may_be_missing() -> None:
             {"name": "B", "valueFrom": {"secretKeyRef": absent}},
         ],
     )
-    assert variables(wanted, facts(), Shelf()) == {}
+    assert resolve_env(wanted, facts(), Shelf()) == {}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_is_optional_may_be_missing() -> None:
     ],
 )
 def test_the_downward_api_tells_a_pods_fields(path: str, value: str) -> None:
-    assert variables(container(env=[field(path)]), facts(), Shelf()) == {"IT": value}
+    assert resolve_env(container(env=[field(path)]), facts(), Shelf()) == {"IT": value}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_downward_api_tells_a_containers_resources(reference: dict[str, str]
     resources = {"limits": {"memory": "512Mi"}, "requests": {"cpu": "1500m"}}
     wanted = container(resources=resources, env=[{"name": "IT", "valueFrom": {"resourceFieldRef": reference}}])
     pod = facts(containers=[{"name": "main", "resources": resources}])
-    assert variables(wanted, pod, Shelf()) == {"IT": value}
+    assert resolve_env(wanted, pod, Shelf()) == {"IT": value}
 
 
 IMAGE = Image("demo", entrypoint=("python3",), command=("train.py",), environment={"PATH": "/image/bin", "LANG": "C"})
@@ -183,24 +183,24 @@ IMAGE = Image("demo", entrypoint=("python3",), command=("train.py",), environmen
 def test_command_and_args_stand_against_entrypoint_and_cmd_as_in_kubernetes(
     fields: dict[str, Any], line: tuple[str, ...]
 ) -> None:
-    assert command_line(container(**fields), IMAGE, {"RANK": "3"}) == line
+    assert resolve_command(container(**fields), IMAGE, {"RANK": "3"}) == line
 
 
 def test_no_command_anywhere_is_said_with_what_to_do() -> None:
     with pytest.raises(
         ConfigError, match="image python has neither ENTRYPOINT nor CMD, so set command of container main"
     ):
-        command_line(container(), Image("python"), {})
+        resolve_command(container(), Image("python"), {})
 
 
 def test_the_images_programs_come_first_in_path_unless_the_manifest_sets_it() -> None:
     image = Image("demo", environment={"PATH": "/image/bin"}, programs=(Path("/venv/bin"),))
-    assert environment({}, image, host_name="me", home="/root")["PATH"] == "/venv/bin:/image/bin"
-    assert environment({"PATH": "/own"}, image, host_name="me", home="/root")["PATH"] == "/own"
+    assert process_environment({}, image, host_name="me", home="/root")["PATH"] == "/venv/bin:/image/bin"
+    assert process_environment({"PATH": "/own"}, image, host_name="me", home="/root")["PATH"] == "/own"
 
 
 def test_a_process_has_a_host_name_a_home_and_a_path() -> None:
-    assert environment({}, Image("bare"), host_name="me", home="/root") == {
+    assert process_environment({}, Image("bare"), host_name="me", home="/root") == {
         "HOSTNAME": "me",
         "HOME": "/root",
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.kubelet.container_worker import Crashes
+from paddle_operator.local.kubelet.container_worker import RestartBackoff
 from testbed.clock import HurriedClock, LeapingClock
 from tests.local.kubelet.bed import PODS, Bed, Whole, opened_bed, pod
 
@@ -139,22 +139,22 @@ async def test_a_pod_with_two_containers_runs_until_both_have_ended(bed: Bed) ->
 async def test_restarts_come_at_once_and_then_after_10_20_40_seconds(embedded: Client, tmp_path: Path) -> None:
     clock = LeapingClock()  # a pause lasts until it has been seen
     async with opened_bed(embedded, tmp_path / "state", "default", clock=clock) as bed:
-        await bed.create(pod("crashes", "exit 1", restartPolicy="Always"))
+        await bed.create(pod("backoff", "exit 1", restartPolicy="Always"))
         for seconds in (10, 20, 40):
-            crashed = await bed.until("crashes", says(f"back-off {seconds}s "))
+            crashed = await bed.until("backoff", says(f"back-off {seconds}s "))
             assert crashed.waits() == "CrashLoopBackOff"
             assert crashed.phase == "Running"
             assert crashed.container()["lastState"]["terminated"]["exitCode"] == 1
             if seconds < 40:
                 clock.leap(timedelta(seconds=seconds))
         assert crashed.container()["restartCount"] == 3
-        assert "Back-off restarting failed container main" in await bed.event("crashes", "BackOff")
+        assert "Back-off restarting failed container main" in await bed.event("backoff", "BackOff")
 
 
 def test_the_pauses_between_restarts_double_up_to_five_minutes_and_begin_anew_after_ten_quiet_ones() -> None:
-    crashes = Crashes()
-    assert [crashes.pause_after(1) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert [crashes.pause_after(seconds) for seconds in (600, 599, 1)] == [0, 10, 20]
+    backoff = RestartBackoff()
+    assert [backoff.next_delay(1) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert [backoff.next_delay(seconds) for seconds in (600, 599, 1)] == [0, 10, 20]
 
 
 async def test_on_failure_a_container_is_restarted_until_it_ends_well(bed: Bed) -> None:
@@ -214,7 +214,7 @@ async def test_a_pod_that_is_deleted_by_force_leaves_no_process(bed: Bed) -> Non
     await bed.delete("forced", grace_seconds=0)
     await bed.gone("forced")
     await bed.swept(running)
-    assert not bed.node.running
+    assert not bed.node.running_pods
 
 
 async def test_a_deadline_that_is_patched_onto_a_running_pod_ends_it_with_its_true_code(bed: Bed) -> None:
@@ -306,7 +306,7 @@ async def test_pods_that_ran_when_an_earlier_node_died_are_reported_lost(embedde
         ended = await bed.finished("mine")
         assert (ended.phase, ended.status["reason"]) == ("Failed", "Lost")
         assert (ended.state()["exitCode"], ended.state()["reason"]) == (137, "Lost")
-        assert "the local cluster ended" in ended.state()["message"]
+        assert "the local cluster was stopped" in ended.state()["message"]
         assert ended.state()["startedAt"]
         assert ended.container()["containerID"] == lost.container()["containerID"]
         assert not memory.exists()

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.kubelet.hosts_file import Service, hosts_text, names_of
+from paddle_operator.local.kubelet.hosts_file import Service, cluster_records, render_hosts
 from paddle_operator.local.kubelet.pod import LocalPod
 from tests.local.kubelet.bed import PODS, SERVICES, Bed, pod
 
@@ -50,55 +50,55 @@ def lines(text: str) -> dict[str, str]:
 
 def test_a_headless_service_is_each_of_its_pods_under_every_spelling() -> None:
     pods = [a_pod("b", "127.16.1.10"), a_pod("a", "127.16.1.9")]
-    names = names_of([a_service()], pods)
+    names = cluster_records([a_service()], pods)
     assert [name.address for name in names] == ["127.16.1.9", "127.16.1.10"]
-    found = lines(hosts_text(pods[0], "127.16.1.10", names))
+    found = lines(render_hosts(pods[0], "127.16.1.10", names))
     for name in ("mnist", "mnist.ml", "mnist.ml.svc", "mnist.ml.svc.cluster.local"):
         assert found[name] == "127.16.1.9"
 
 
 def test_in_another_namespace_the_short_name_is_not_known() -> None:
     stranger = a_pod("other", "127.16.1.1", namespace="web")
-    found = lines(hosts_text(stranger, "127.16.1.1", names_of([a_service()], [a_pod("a", "127.16.1.9")])))
+    found = lines(render_hosts(stranger, "127.16.1.1", cluster_records([a_service()], [a_pod("a", "127.16.1.9")])))
     assert "mnist" not in found
     assert found["mnist.ml"] == "127.16.1.9"
 
 
 def test_a_pod_with_a_host_name_and_a_subdomain_has_a_name_of_its_own() -> None:
     own = a_pod("a", "127.16.1.9", hostname="rank-0", subdomain="mnist")
-    found = lines(hosts_text(own, "127.16.1.9", names_of([a_service()], [own])))
+    found = lines(render_hosts(own, "127.16.1.9", cluster_records([a_service()], [own])))
     assert found["rank-0.mnist"] == found["rank-0.mnist.ml.svc.cluster.local"] == found["rank-0"] == "127.16.1.9"
 
 
 def test_a_pod_that_is_not_ready_is_named_only_where_the_service_says_so() -> None:
     unready = [a_pod("a", "127.16.1.9", ready=False)]
-    assert names_of([a_service()], unready) == ()
-    assert len(names_of([a_service(publishNotReadyAddresses=True)], unready)) == 1
+    assert cluster_records([a_service()], unready) == ()
+    assert len(cluster_records([a_service(publishNotReadyAddresses=True)], unready)) == 1
 
 
 def test_a_service_with_a_cluster_address_is_its_first_pod() -> None:
     pods = [a_pod("b", "127.16.1.10"), a_pod("a", "127.16.1.9")]
-    assert [name.address for name in names_of([a_service(clusterIP="10.96.0.7")], pods)] == ["127.16.1.9"]
+    assert [name.address for name in cluster_records([a_service(clusterIP="10.96.0.7")], pods)] == ["127.16.1.9"]
 
 
 def test_a_service_names_only_pods_that_have_all_its_labels() -> None:
-    assert names_of([a_service(selector={"app": "mnist", "rank": "0"})], [a_pod("a", "127.16.1.9")]) == ()
+    assert cluster_records([a_service(selector={"app": "mnist", "rank": "0"})], [a_pod("a", "127.16.1.9")]) == ()
 
 
 def test_a_service_without_a_selector_and_one_of_another_namespace_name_nothing() -> None:
-    assert names_of([a_service(selector=None)], [a_pod("a", "127.16.1.9")]) == ()
-    assert names_of([a_service()], [a_pod("a", "127.16.1.9", namespace="web")]) == ()
+    assert cluster_records([a_service(selector=None)], [a_pod("a", "127.16.1.9")]) == ()
+    assert cluster_records([a_service()], [a_pod("a", "127.16.1.9", namespace="web")]) == ()
 
 
 def test_a_pod_on_the_hosts_network_sees_the_machines_names_and_its_nodes() -> None:
     own = a_pod("a", "127.16.0.1", hostNetwork=True, nodeName="local-1")
-    found = lines(hosts_text(own, "127.16.0.1", (), "10.1.1.1 printer\n"))
+    found = lines(render_hosts(own, "127.16.0.1", (), "10.1.1.1 printer\n"))
     assert (found["printer"], found["local-1"]) == ("10.1.1.1", "127.16.0.1")
 
 
 def test_host_aliases_are_there() -> None:
     aliases = [{"ip": "10.0.0.9", "hostnames": ["license", "license.example"]}]
-    assert lines(hosts_text(a_pod("a", "127.16.1.9", hostAliases=aliases), "127.16.1.9", ()))["license"] == "10.0.0.9"
+    assert lines(render_hosts(a_pod("a", "127.16.1.9", hostAliases=aliases), "127.16.1.9", ()))["license"] == "10.0.0.9"
 
 
 async def test_pods_find_each_other_by_the_names_of_their_services(bed: Bed) -> None:

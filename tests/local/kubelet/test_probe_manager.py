@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.kube.client import Client
 from paddle_operator.local.kubelet.pod import Probe
-from paddle_operator.local.kubelet.probe_manager import Count
+from paddle_operator.local.kubelet.probe_manager import ProbeCounter
 from testbed.clock import HurriedClock
 from tests.local.kubelet.bed import Bed, opened_bed, pod
 
@@ -39,13 +39,18 @@ def probe(**fields: Any) -> Probe:
     ],
 )
 def test_so_many_bad_answers_in_a_row_are_a_verdict(answers: str, verdicts: list[bool | None]) -> None:
-    count = Count(probe())
-    assert [count.saw(answer == "+") for answer in answers] == verdicts
+    count = ProbeCounter(probe())
+    assert [count.observe(answer == "+") for answer in answers] == verdicts
 
 
 def test_good_answers_may_have_to_be_several_too() -> None:
-    count = Count(probe(successThreshold=2))
-    assert [count.saw(True), count.saw(True), count.saw(False), count.saw(True)] == [None, True, None, None]
+    count = ProbeCounter(probe(successThreshold=2))
+    assert [count.observe(True), count.observe(True), count.observe(False), count.observe(True)] == [
+        None,
+        True,
+        None,
+        None,
+    ]
 
 
 async def test_a_container_is_ready_when_its_http_probe_says_so_and_no_longer_when_not(
@@ -114,4 +119,4 @@ async def test_a_probe_that_hangs_counts_as_a_bad_answer_and_leaves_no_process(b
     script = "trap 'exit 5' TERM; while :; do sleep 0.05; done"
     ended = await bed.run("hangs", script, container={"livenessProbe": liveness})
     assert ended.state()["exitCode"] == 5
-    assert "no answer within 1 s" in await bed.event("hangs", "Unhealthy")
+    assert "no response within 1 s" in await bed.event("hangs", "Unhealthy")

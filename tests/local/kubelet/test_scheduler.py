@@ -7,7 +7,7 @@ import pytest
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.kubelet.ip_allocator import Block, PodAddresses
+from paddle_operator.local.kubelet.ip_allocator import AddressBlock, IPAllocator
 from paddle_operator.local.kubelet.machine import Machine
 from testbed.clock import HurriedClock
 from tests.local.kubelet.bed import CONFIG_MAPS, NODES, PODS, Bed, config_map, opened_bed, pod
@@ -100,7 +100,7 @@ async def test_a_pods_life_costs_one_write_a_step(bed: Bed) -> None:
     }
     volumes = [{"name": "signs", "hostPath": {"path": str(bed.folder)}}]
     with pytest.MonkeyPatch.context() as slow:  # a breath is what a busy machine needs for what is done in one
-        slow.setattr("paddle_operator.local.kubelet.status_manager.GATHER_SECONDS", 1.0)
+        slow.setattr("paddle_operator.local.kubelet.status_manager.DEBOUNCE_SECONDS", 1.0)
         await bed.create(pod("held", "until test -e /signs/go; do sleep 0.02; done", container=own, volumes=volumes))
         await bed.until("held", lambda pod: pod.waits() == "CreateContainerConfigError")
         await bed.create(config_map("late", x="y"), CONFIG_MAPS)
@@ -121,22 +121,22 @@ async def test_a_cordoned_node_takes_no_new_pod_until_it_is_free_again(bed: Bed)
 
 
 def test_a_block_is_one_clusters_alone_until_it_is_released() -> None:
-    with Block.claim() as one:
-        with Block.claim(preferred=one.number) as other:
+    with AddressBlock.claim() as one:
+        with AddressBlock.claim(preferred=one.number) as other:
             assert other.number != one.number
         number = one.number
-    with Block.claim(preferred=number) as again:
+    with AddressBlock.claim(preferred=number) as again:
         assert again.number == number
 
 
 def test_addresses_are_given_one_after_the_other_and_none_twice() -> None:
-    addresses = PodAddresses(Block(16))
-    assert addresses.keep("old", "127.16.1.1")
-    assert not addresses.keep("other", "127.16.1.1")
-    assert not addresses.keep("foreign", "127.99.1.1")
-    assert [addresses.take(uid) for uid in "ab"] == ["127.16.1.2", "127.16.1.3"]
-    addresses.give_back("a", ["127.16.1.2"])
-    assert addresses.take("c") == "127.16.1.4"
-    many = {addresses.take(f"n{number}") for number in range(600)}
+    addresses = IPAllocator(AddressBlock(16))
+    assert addresses.reserve("old", "127.16.1.1")
+    assert not addresses.reserve("other", "127.16.1.1")
+    assert not addresses.reserve("foreign", "127.99.1.1")
+    assert [addresses.allocate(uid) for uid in "ab"] == ["127.16.1.2", "127.16.1.3"]
+    addresses.release("a", ["127.16.1.2"])
+    assert addresses.allocate("c") == "127.16.1.4"
+    many = {addresses.allocate(f"n{number}") for number in range(600)}
     assert len(many) == 600
     assert "127.16.3.1" in many

@@ -16,7 +16,7 @@ from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.cri import Command, Image, ImageError, Progress, StartError
-from paddle_operator.local.kubelet.projected_volume import File
+from paddle_operator.local.kubelet.projected_volume import ProjectedFile
 from paddle_operator.local.sandbox.sandbox import PlainSandbox
 from testbed.faults import FaultProxy
 from tests.local.kubelet.bed import CONFIG_MAPS, PATIENCE_SECONDS, PODS, Bed, config_map, opened_bed, pod
@@ -48,7 +48,7 @@ async def test_what_happens_while_the_server_is_out_of_reach_is_told_afterwards(
         faults.deny()
         go.touch()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while bed.node.running:
+            while bed.node.running_pods:
                 await asyncio.sleep(0.01)
         faults.heal()
         ended = await bed.finished("cut")
@@ -134,17 +134,17 @@ async def test_a_second_request_to_stop_kills_what_does_not_end(embedded: Client
         await bed.printed(await bed.running("deaf"), "begun")
         bed.node.stop()
         await asyncio.sleep(0.1)
-        assert bed.node.running == 1
+        assert bed.node.running_pods == 1
         bed.node.stop()
         ended = await bed.finished("deaf")
         assert ended.state()["exitCode"] == 137
-    assert bed.node.running == 0
+    assert bed.node.running_pods == 0
 
 
 async def test_a_node_ends_although_its_server_is_gone(
     proxy: tuple[FaultProxy, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddle_operator.local.kubelet.pod_worker.LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr("paddle_operator.local.kubelet.pod_worker.FINAL_STATUS_SECONDS", 0.1)
     faults, token = proxy
     async with Client(faults.connection(token)) as client, opened_bed(client, tmp_path / "state", "default") as bed:
         await bed.create(pod("deaf", DEAF, terminationGracePeriodSeconds=3600))
@@ -154,7 +154,7 @@ async def test_a_node_ends_although_its_server_is_gone(
         bed.node.stop()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await bed.served
-        assert bed.node.running == 0
+        assert bed.node.running_pods == 0
 
 
 async def test_a_node_that_is_cancelled_leaves_no_process(embedded: Client, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_a_node_that_starts_again_goes_on_with_what_has_not_begun_and_keep
 
 
 async def test_a_full_disk_is_a_sentence_in_the_pods_status(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(folder: Path, _: Mapping[str, File]) -> None:
+    def full(folder: Path, _: Mapping[str, ProjectedFile]) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
     await bed.create(config_map("files", x="y"), CONFIG_MAPS)
@@ -239,7 +239,7 @@ async def test_a_pod_that_is_deleted_while_it_starts_leaves_nothing(embedded: Cl
         await bed.until("brief", lambda pod: pod.metadata.deletion_timestamp is not None)
         go.set()
         await bed.gone("brief")
-        assert bed.node.running == 0
+        assert bed.node.running_pods == 0
 
 
 async def test_a_sandbox_that_refuses_is_told_and_tried_again_by_the_restart_policy(

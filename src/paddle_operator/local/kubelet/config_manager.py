@@ -1,4 +1,4 @@
-"""The ConfigMaps and Secrets of the cluster with their values, as far as pods are told of them."""
+"""Caches the cluster's ConfigMaps and Secrets with their values, for variables and volumes of pods."""
 
 import base64
 import binascii
@@ -20,15 +20,15 @@ class Secret(Object, frozen=True):
     data: dict[str, str] | None = None
 
     def __repr__(self) -> str:
-        return f"Secret({self.key})"  # no value of it in a log
+        return f"Secret({self.key})"  # no value in a log
 
 
 CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap)
 SECRETS = Resource("api/v1", "secrets", Secret)
 
 
-class WatchedContents:
-    """Followed by two informers; `listen` tells (kind, namespace, name) of what has changed."""
+class ConfigManager:
+    """Two informers; listeners are called with (kind, key) of each changed object."""
 
     def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
         self.config_maps: Informer[ConfigMap, ConfigMap] = Informer(client, CONFIG_MAPS, scope, clock=clock)
@@ -38,32 +38,32 @@ class WatchedContents:
         self.config_maps.store.listen(lambda old, new, _: listener(CONFIG_MAP, (new or old).key))  # type: ignore[union-attr]
         self.secrets.store.listen(lambda old, new, _: listener(SECRET, (new or old).key))  # type: ignore[union-attr]
 
-    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    def data(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
         key = Key(namespace, name)
         if kind == SECRET:
             secret = self.secrets.store.get(key)
-            return None if secret is None else _decoded(secret.data)
+            return None if secret is None else _decode_values(secret.data)
         config_map = self.config_maps.store.get(key)
         if config_map is None:
             return None
         texts = {name: text.encode() for name, text in (config_map.data or {}).items()}
-        return texts | _decoded(config_map.binary_data)
+        return texts | _decode_values(config_map.binary_data)
 
-    def texts(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
+    def text_data(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
         key = Key(namespace, name)
         if kind == SECRET:
             secret = self.secrets.store.get(key)
-            decoded = _decoded(secret.data) if secret else {}
+            decoded = _decode_values(secret.data) if secret else {}
             return None if secret is None else {name: value.decode(errors="replace") for name, value in decoded.items()}
         config_map = self.config_maps.store.get(key)
         return None if config_map is None else config_map.data or {}
 
 
-def _decoded(values: Mapping[str, str] | None) -> dict[str, bytes]:
-    return {name: _bytes(text) for name, text in (values or {}).items()}
+def _decode_values(values: Mapping[str, str] | None) -> dict[str, bytes]:
+    return {name: _decode_base64(text) for name, text in (values or {}).items()}
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""What a process prints, as it comes: a pipe whose one end is the process's and whose other end is read here."""
+"""Reads a process's output as it comes: one end of a pipe is the process's, the other one is read here."""
 
 import asyncio
 import logging
@@ -11,32 +11,32 @@ from paddle_operator.local.cri import Command, Sandbox
 
 log = logging.getLogger(__name__)
 
-READ_AT_ONCE = 64 * 1024
-DRAINED_WITHIN_SECONDS = 1.0
-MOST_KEPT = 10 * 1024
+READ_BYTES = 64 * 1024
+DRAIN_SECONDS = 1.0
+MAX_EXEC_OUTPUT_BYTES = 10 * 1024
 
 
-class Output:
-    """`write_end` is for the process; `take` gets what it prints."""
+class OutputPipe:
+    """`write_end` is for the process; `on_data` gets what it prints."""
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
-        self._take = take
+    def __init__(self, on_data: Callable[[bytes], None]) -> None:
+        self._on_data = on_data
         self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
+        self._at_eof = asyncio.Event()
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._loop.add_reader(self._read_end, self._read)
 
-    def handed_over(self) -> None:
-        """The process has its own copy of the end that is written to, or there will be no process."""
+    def close_write_end(self) -> None:
+        """Close our copy, once the process has its own or could not be started."""
         os.close(self.write_end)
 
     async def drain(self, clock: Clock) -> None:
-        """Take what is still in the pipe after the process has ended, and close it."""
+        """Read what is still in the pipe after the process has exited, and close it."""
         try:
-            await within(clock, DRAINED_WITHIN_SECONDS, self._ended.wait())
+            await within(clock, DRAIN_SECONDS, self._at_eof.wait())
         except TimeoutError:
-            log.warning("a process outlives its container and keeps its output open")
+            log.warning("output still open after container exit")
         finally:
             self.close()
 
@@ -48,20 +48,20 @@ class Output:
 
     def _read(self) -> None:
         try:
-            data = os.read(self._read_end, READ_AT_ONCE)
+            data = os.read(self._read_end, READ_BYTES)
         except BlockingIOError:
             return
         if data:
-            self._take(data)
+            self._on_data(data)
         else:
             self._loop.remove_reader(self._read_end)
-            self._ended.set()
+            self._at_eof.set()
 
 
-async def executed(sandbox: Sandbox, command: Command, clock: Clock) -> tuple[int, str]:
-    """The exit code of a command, and the beginning of what it printed. Raises StartError; cancelled, it kills."""
+async def run_command(sandbox: Sandbox, command: Command, clock: Clock) -> tuple[int, str]:
+    """Return the exit code and the beginning of the output. Raises StartError; if cancelled, it kills the command."""
     printed = bytearray()
-    output = Output(lambda data: printed.extend(data[: MOST_KEPT - len(printed)]))
+    output = OutputPipe(lambda data: printed.extend(data[: MAX_EXEC_OUTPUT_BYTES - len(printed)]))
     try:
         starting = asyncio.ensure_future(sandbox.start(replace(command, memory_bytes=None), output.write_end))
         try:
@@ -72,7 +72,7 @@ async def executed(sandbox: Sandbox, command: Command, clock: Clock) -> tuple[in
             await process.wait()
             raise
         finally:
-            output.handed_over()
+            output.close_write_end()
         try:
             code = await process.wait()
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
-"""Which names does a pod resolve? The text of its /etc/hosts, made of Services and pods; there is no DNS server here.
+"""Renders a pod's /etc/hosts from Services and pods, since the local cluster has no DNS server.
 
-A headless Service's name is the addresses of its pods. A Service with a cluster address is its first pod: nothing here
-forwards a port, so `targetPort` has to be the port that clients use.
+A headless Service resolves to the addresses of all its pods. A Service with a cluster IP resolves to its first pod:
+no port is forwarded, so `targetPort` must be the port that clients use.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class Service(Object, frozen=True):
     def is_headless(self) -> bool:
         return self.spec.cluster_ip == "None"
 
-    def serves(self, pod: LocalPod) -> bool:
+    def selects(self, pod: LocalPod) -> bool:
         spec, labels = self.spec, pod.metadata.labels
         if not spec.selector or pod.key.namespace != self.key.namespace:
             return False
@@ -47,55 +47,72 @@ SERVICES = Resource("api/v1", "services", Service)
 
 
 @dataclass(frozen=True)
-class Name:
-    """An address under a name of a namespace; pods of that namespace may leave the namespace away."""
+class HostRecord:
+    """An address and its name; pods of the same namespace may use the name without the namespace."""
 
     address: str
     name: str
     namespace: str
 
-    def spellings(self, namespace: str) -> tuple[str, ...]:
+    def aliases(self, namespace: str) -> tuple[str, ...]:
         name = f"{self.name}.{self.namespace}"
         short = (self.name,) if namespace == self.namespace else ()
         return (*short, name, f"{name}.svc", f"{name}.{DOMAIN}")
 
 
-def names_of(services: Iterable[Service], pods: Iterable[LocalPod]) -> tuple[Name, ...]:
-    """Every name that resolves in the cluster, in a stable order."""
+def cluster_records(services: Iterable[Service], pods: Iterable[LocalPod]) -> tuple[HostRecord, ...]:
+    """All names that resolve in the cluster, in a stable order."""
     by_namespace: dict[str, list[LocalPod]] = {}
     for pod in pods:
         by_namespace.setdefault(pod.key.namespace, []).append(pod)
-    found = {
-        name
+    records = {
+        record
         for service in services
         if service.spec.type != "ExternalName"
-        for name in _names_of(service, by_namespace.get(service.key.namespace, []))
+        for record in _service_records(service, by_namespace.get(service.key.namespace, []))
     }
-    return tuple(sorted(found, key=lambda name: (name.namespace, name.name, _numbers(name.address))))
+    return tuple(sorted(records, key=lambda each: (each.namespace, each.name, _octets(each.address))))
 
 
-def _names_of(service: Service, pods: Iterable[LocalPod]) -> Iterator[Name]:
-    served = sorted((pod for pod in pods if service.serves(pod)), key=lambda pod: _numbers(pod.status.pod_ip))
+def _service_records(service: Service, pods: Iterable[LocalPod]) -> Iterator[HostRecord]:
+    selected = sorted((pod for pod in pods if service.selects(pod)), key=lambda pod: _octets(pod.status.pod_ip))
     name, namespace = service.key.name, service.key.namespace
-    for pod in served if service.is_headless else served[:1]:
-        yield Name(pod.status.pod_ip, name, namespace)
-    for pod in served:
+    for pod in selected if service.is_headless else selected[:1]:
+        yield HostRecord(pod.status.pod_ip, name, namespace)
+    for pod in selected:
         if pod.spec.subdomain == name and pod.spec.hostname:
-            yield Name(pod.status.pod_ip, f"{pod.spec.hostname}.{name}", namespace)
+            yield HostRecord(pod.status.pod_ip, f"{pod.spec.hostname}.{name}", namespace)
 
 
-def hosts_text(pod: LocalPod, address: str, names: Iterable[Name], machine: str = "") -> str:
-    """The whole file; `machine` is the text of the machine's own, which pods on the host's network see as well."""
-    lines = ["# Written by the local cluster and kept up to date."]
-    lines += [machine.rstrip("\n")] if pod.spec.host_network and machine else _LOCALHOST
+class HostRecordCache:
+    """The cluster's records, computed again only after `invalidate`."""
+
+    def __init__(self, services: Iterable[Service], pods: Iterable[LocalPod]) -> None:
+        self._services = services
+        self._pods = pods
+        self._records: tuple[HostRecord, ...] | None = None
+
+    def records(self) -> tuple[HostRecord, ...]:
+        if self._records is None:
+            self._records = cluster_records(self._services, self._pods)
+        return self._records
+
+    def invalidate(self) -> None:
+        self._records = None
+
+
+def render_hosts(pod: LocalPod, address: str, records: Iterable[HostRecord], machine_hosts: str = "") -> str:
+    """The content of the file; pods on the host's network also see `machine_hosts`, the machine's own file."""
+    lines = ["# Managed by the local cluster: changes are overwritten."]
+    lines += [machine_hosts.rstrip("\n")] if pod.spec.host_network and machine_hosts else _LOCALHOST
     own = [pod.host_name]
     if pod.spec.subdomain and not pod.spec.host_network:
         own = [f"{pod.host_name}.{pod.spec.subdomain}.{pod.key.namespace}.{DOMAIN}", pod.host_name]
     lines.append(f"{address}\t{' '.join(own)}")
     lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in pod.spec.host_aliases]
-    lines += [f"{name.address}\t{' '.join(name.spellings(pod.key.namespace))}" for name in names]
+    lines += [f"{each.address}\t{' '.join(each.aliases(pod.key.namespace))}" for each in records]
     return "\n".join(lines) + "\n"
 
 
-def _numbers(address: str) -> tuple[int, ...]:
+def _octets(address: str) -> tuple[int, ...]:
     return tuple(int(part) for part in address.split(".") if part.isdigit())

@@ -1,7 +1,7 @@
-"""Who has which address? A cluster claims a block 127.B.0.0/16: its nodes are 127.B.0.n, its pods the rest.
+"""Allocates addresses: a cluster claims a block 127.B.0.0/16; its nodes are 127.B.0.n, its pods have the rest.
 
-Linux answers on all of 127/8 without any set-up, so that every pod has all ports to itself. The claim is an abstract
-socket, which the kernel takes back when its owner dies, however that happens.
+Linux accepts connections on all of 127/8 without setup, so every pod has all ports to itself. The claim is an abstract
+socket, which the kernel releases when its process ends, however that happens.
 """
 
 import random
@@ -12,14 +12,16 @@ from types import TracebackType
 from typing import Self
 
 FIRST_BLOCK, LAST_BLOCK = 16, 250
+NODES_PER_BLOCK = 254
+PODS_PER_BLOCK = 254 * 254
 
 
-class NoAddress(Exception):
-    """All are taken; str() is a sentence."""
+class AddressesExhausted(Exception):
+    """No address is free; str() says what to do."""
 
 
-class Block:
-    """127.<number>.0.0/16, held until `release`."""
+class AddressBlock:
+    """127.<number>.0.0/16, claimed until `release`."""
 
     def __init__(self, number: int, claim: socket.socket | None = None) -> None:
         self.number = number
@@ -27,16 +29,18 @@ class Block:
 
     @classmethod
     def claim(cls, preferred: int | None = None) -> Self:
-        """A block of one's own, the preferred one if it is free. Raises NoAddress."""
+        """Claim a free block, the preferred one if possible. Raises AddressesExhausted."""
         numbers = list(range(FIRST_BLOCK, LAST_BLOCK + 1))
         random.SystemRandom().shuffle(numbers)
         for number in [preferred, *numbers] if preferred in numbers else numbers:
             assert number is not None
             try:
-                return cls(number, _claimed(number))
+                return cls(number, _bind_claim(number))
             except OSError:
                 continue  # another cluster has it
-        raise NoAddress(f"all blocks from 127.{FIRST_BLOCK} to 127.{LAST_BLOCK} are claimed: end another local cluster")
+        raise AddressesExhausted(
+            f"all blocks from 127.{FIRST_BLOCK} to 127.{LAST_BLOCK} are claimed: stop another local cluster"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -49,14 +53,16 @@ class Block:
             self._claim.close()
             self._claim = None
 
-    def node(self, index: int) -> str:
-        """Of the n-th node, from 1. Raises NoAddress."""
-        if not 1 <= index <= 254:
-            raise NoAddress(f"node {index} cannot have an address: 127.{self.number}.0 has room for 254")
+    def node_address(self, index: int) -> str:
+        """The address of the n-th node, from 1. Raises AddressesExhausted."""
+        if not 1 <= index <= NODES_PER_BLOCK:
+            raise AddressesExhausted(
+                f"node {index} cannot have an address: 127.{self.number}.0 has room for {NODES_PER_BLOCK}"
+            )
         return f"127.{self.number}.0.{index}"
 
 
-def _claimed(number: int) -> socket.socket | None:
+def _bind_claim(number: int) -> socket.socket | None:
     if sys.platform != "linux":
         return None
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -68,34 +74,34 @@ def _claimed(number: int) -> socket.socket | None:
     return claim
 
 
-class PodAddresses:
-    """Gives addresses one after the other, so that a freed one rests before it is another pod's."""
+class IPAllocator:
+    """Allocates pod addresses round-robin, so that a released address is reused as late as possible."""
 
-    MOST = 254 * 254
-
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: AddressBlock) -> None:
         self._block = block
-        self._taken: dict[str, str] = {}  # by address: the pod's UID
+        self._owners: dict[str, str] = {}  # pod UID by address
         self._next = 0
 
-    def keep(self, uid: str, address: str) -> bool:
-        """Let a pod keep the address that it has; says whether it may."""
-        if not address.startswith(f"127.{self._block.number}.") or self._taken.get(address, uid) != uid:
+    def reserve(self, uid: str, address: str) -> bool:
+        """Reserve the address that a pod already has; False if it is another pod's or outside the block."""
+        if not address.startswith(f"127.{self._block.number}.") or self._owners.get(address, uid) != uid:
             return False
-        self._taken[address] = uid
+        self._owners[address] = uid
         return True
 
-    def take(self, uid: str) -> str:
-        """Raises NoAddress."""
-        for _ in range(self.MOST):
+    def allocate(self, uid: str) -> str:
+        """Raises AddressesExhausted."""
+        for _ in range(PODS_PER_BLOCK):
             third, fourth = divmod(self._next, 254)
-            self._next = (self._next + 1) % self.MOST
+            self._next = (self._next + 1) % PODS_PER_BLOCK
             address = f"127.{self._block.number}.{third + 1}.{fourth + 1}"
-            if self._taken.setdefault(address, uid) == uid:
+            if self._owners.setdefault(address, uid) == uid:
                 return address
-        raise NoAddress(f"all {self.MOST} pod addresses of 127.{self._block.number} are taken: delete some pods")
+        raise AddressesExhausted(
+            f"all {PODS_PER_BLOCK} pod addresses of 127.{self._block.number} are allocated: delete some pods"
+        )
 
-    def give_back(self, uid: str, addresses: Iterable[str]) -> None:
+    def release(self, uid: str, addresses: Iterable[str]) -> None:
         for address in addresses:
-            if self._taken.get(address) == uid:
-                del self._taken[address]
+            if self._owners.get(address) == uid:
+                del self._owners[address]

@@ -1,20 +1,22 @@
-"""The nodes of this machine as the cluster sees them: Node objects, and Leases where the cluster keeps such."""
+"""Registers this machine's nodes with the API server: Node objects and their Leases."""
 
 import logging
 import platform
 from collections.abc import Iterable
+from datetime import datetime
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import AlreadyExists, NotFound
 from paddle_operator.kube.objects import LEASES, Key, Manifest, Object, Resource, View
-from paddle_operator.local.kubelet.ip_allocator import Block
+from paddle_operator.local.kubelet.ip_allocator import AddressBlock
 from paddle_operator.local.kubelet.machine import Machine
-from paddle_operator.local.placement import HOST_NAME_LABEL, Place
+from paddle_operator.local.scheduler import HOST_NAME_LABEL, NodeInfo
 
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
+LEASE_SECONDS = 600
 ROLE_LABEL = "paddle-operator.local/node"
 
 
@@ -29,10 +31,10 @@ class NodeView(Object, frozen=True):
 NODES = Resource("api/v1", "nodes", NodeView, namespaced=False)
 
 
-class MachineNodes:
-    """`<name>-1`, and more of them when they are asked for; all are this machine, each with an address of its own."""
+class NodeManager:
+    """`<name>-1` and further nodes on request; all are this machine, each with its own address."""
 
-    def __init__(self, client: Client, name: str, block: Block, machine: Machine, clock: Clock) -> None:
+    def __init__(self, client: Client, name: str, block: AddressBlock, machine: Machine, clock: Clock) -> None:
         self._client = client
         self._name = name
         self._block = block
@@ -45,34 +47,35 @@ class MachineNodes:
     def names(self) -> list[str]:
         return [self._name_of(index) for index in range(1, self._count + 1)]
 
-    def places(self, unschedulable: Iterable[str]) -> dict[str, Place]:
+    def node_infos(self, unschedulable: Iterable[str]) -> dict[str, NodeInfo]:
         cordoned = set(unschedulable)
-        return {name: Place(name, self._labels(name), name in cordoned) for name in self.names}
+        return {name: NodeInfo(name, self._labels(name), name in cordoned) for name in self.names}
 
-    def next_place(self) -> Place:
-        """What the next node would be like."""
+    def next_node_info(self) -> NodeInfo:
+        """The node that `register_next` would register."""
         name = self._name_of(self._count + 1)
-        return Place(name, self._labels(name))
+        return NodeInfo(name, self._labels(name))
 
-    def has(self, name: str) -> bool:
-        return 1 <= self._index(name) <= self._count
+    def owns(self, name: str) -> bool:
+        return 1 <= self.index_of(name) <= self._count
 
     def address_of(self, name: str) -> str:
-        return self._block.node(self._index(name))
+        return self._block.node_address(self.index_of(name))
 
     def index_of(self, name: str) -> int:
-        """0 for a name that no node of ours can have."""
-        return self._index(name)
+        """The index in a node's name; 0 for a name that is not of our form."""
+        number = name.removeprefix(f"{self._name}-")
+        return int(number) if number.isdigit() and name != number and len(number) < 4 else 0
 
-    async def add_until(self, index: int) -> None:
+    async def register_up_to(self, index: int) -> None:
         while self._count < index:
-            await self.add()
+            await self.register_next()
 
-    async def add(self) -> None:
-        """Make the next node; one that is there already is taken over, as by a kubelet that restarts."""
+    async def register_next(self) -> None:
+        """Register another node; an existing Node object is taken over, as by a kubelet that restarts."""
         index = self._count + 1
         name = self._name_of(index)
-        status = self._status(name, self._block.node(index))
+        status = self._status(name, self._block.node_address(index))
         try:
             manifest = {
                 "apiVersion": "v1",
@@ -83,43 +86,25 @@ class MachineNodes:
             node = await self._client.create(NODES, manifest)
         except AlreadyExists:
             node = await self._client.merge(NODES, Key("", name), {"metadata": {"labels": self._labels(name)}})
-        # A create may leave the status away, as real API servers let only some users set it.
+        # Real API servers ignore the status in a create by most users.
         await self._client.merge_status(NODES, Key("", name), status)
         self._uids[name] = node.uid
         self._count = index
-        await self._renew(name)
-        log.info("a node is ready", extra={"node": name, "address": self._block.node(index)})
+        await self._renew_lease(name)
+        log.info("node registered", extra={"node": name, "address": self._block.node_address(index)})
 
-    async def renew(self) -> None:
+    async def renew_leases(self) -> None:
         for name in self.names:
-            await self._renew(name)
+            await self._renew_lease(name)
 
-    async def _renew(self, name: str) -> None:
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec: Manifest = {"holderIdentity": name, "leaseDurationSeconds": 600, "renewTime": now}
-        key = Key(LEASE_NAMESPACE, name)
+    async def _renew_lease(self, name: str) -> None:
         try:
-            await self._client.merge(LEASES, key, {"spec": spec})
+            await renew_node_lease(self._client, name, self._uids[name], LEASE_SECONDS, self._clock.now())
         except NotFound:
-            owner = {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": name,
-                "uid": self._uids[name],
-            }  # the Lease goes with it
-            metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-            try:
-                await self._client.create(LEASES, lease)
-            except NotFound:
-                return  # a cluster without that namespace does not look at Leases
+            return  # a cluster without that namespace does not check Leases
 
     def _name_of(self, index: int) -> str:
         return f"{self._name}-{index}"
-
-    def _index(self, name: str) -> int:
-        number = name.removeprefix(f"{self._name}-")
-        return int(number) if number.isdigit() and name != number and len(number) < 4 else 0
 
     def _labels(self, name: str) -> dict[str, str]:
         architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -132,22 +117,11 @@ class MachineNodes:
         }
 
     def _status(self, name: str, address: str) -> Manifest:
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        good = (
-            ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-            ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-            ("PIDPressure", "False", "KubeletHasSufficientPID"),
-            ("Ready", "True", "KubeletReady"),
-        )
-        conditions = [
-            {"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": now, "lastTransitionTime": now}
-            for kind, status, reason in good
-        ]
         return {
             "capacity": self._machine.capacity,
             "allocatable": self._machine.capacity,
             "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-            "conditions": conditions,
+            "conditions": node_conditions(self._clock.now()),
             "nodeInfo": {
                 "architecture": self._labels(name)["kubernetes.io/arch"],
                 "bootID": "",
@@ -161,3 +135,31 @@ class MachineNodes:
                 "systemUUID": "",
             },
         }
+
+
+def node_conditions(now: datetime) -> list[Manifest]:
+    """The conditions of a healthy node."""
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    healthy = (
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID"),
+        ("Ready", "True", "KubeletReady"),
+    )
+    return [
+        {"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": at, "lastTransitionTime": at}
+        for kind, status, reason in healthy
+    ]
+
+
+async def renew_node_lease(client: Client, name: str, uid: str, duration_seconds: int, now: datetime) -> None:
+    """Renew a node's Lease or create it, owned by the Node. Raises NotFound if its namespace does not exist."""
+    renewed_at = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec: Manifest = {"holderIdentity": name, "leaseDurationSeconds": duration_seconds, "renewTime": renewed_at}
+    try:
+        await client.merge(LEASES, Key(LEASE_NAMESPACE, name), {"spec": spec})
+    except NotFound:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        await client.create(LEASES, lease)

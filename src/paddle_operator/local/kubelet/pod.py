@@ -1,18 +1,20 @@
-"""A pod as the node reads it: what shall run, what that needs, and what was last said of it."""
+"""A pod as the kubelet reads it: its spec, its volumes, and its last reported status.
+
+A volume source that is missing here is one that a pod cannot have on this machine.
+"""
 
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from paddle_operator.kube.objects import Meta, Object, Resource, View
-from paddle_operator.local.kubelet.pod_volumes import FieldOf, ResourceOf, Volume
+from paddle_operator.kube.objects import Object, Resource, View
 
 Quantity = str | int | float
-Port = int | str  # a name stands for one of the container's own ports
+Port = int | str  # a name refers to one of the container's own ports
 
 
-class KeyOf(View, frozen=True):
+class ConfigKeySelector(View, frozen=True):
     """A key of a ConfigMap or Secret."""
 
     name: str = ""
@@ -20,30 +22,40 @@ class KeyOf(View, frozen=True):
     optional: bool = False
 
 
-class ValueFrom(View, frozen=True):
-    field_ref: FieldOf | None = None
-    resource_field_ref: ResourceOf | None = None
-    config_map_key_ref: KeyOf | None = None
-    secret_key_ref: KeyOf | None = None
+class ObjectFieldSelector(View, frozen=True):
+    field_path: str = ""
 
 
-class Variable(View, frozen=True):
+class ResourceFieldSelector(View, frozen=True):
+    container_name: str = ""
+    resource: str = ""
+    divisor: Quantity = "0"
+
+
+class EnvVarSource(View, frozen=True):
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: ConfigKeySelector | None = None
+    secret_key_ref: ConfigKeySelector | None = None
+
+
+class EnvVar(View, frozen=True):
     name: str
     value: str = ""
-    value_from: ValueFrom | None = None
+    value_from: EnvVarSource | None = None
 
 
-class AllOf(View, frozen=True):
+class ConfigEnvSource(View, frozen=True):
     """A ConfigMap or Secret with all its keys."""
 
     name: str = ""
     optional: bool = False
 
 
-class Variables(View, frozen=True):
+class EnvFromSource(View, frozen=True):
     prefix: str = ""
-    config_map_ref: AllOf | None = None
-    secret_ref: AllOf | None = None
+    config_map_ref: ConfigEnvSource | None = None
+    secret_ref: ConfigEnvSource | None = None
 
 
 class ContainerPort(View, frozen=True):
@@ -62,48 +74,48 @@ class VolumeMount(View, frozen=True):
     sub_path_expr: str = ""
 
 
-class Resources(View, frozen=True):
+class ResourceRequirements(View, frozen=True):
     requests: dict[str, Quantity] = msgspec.field(default_factory=dict)
     limits: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
 
-class Exec(View, frozen=True):
+class ExecAction(View, frozen=True):
     command: tuple[str, ...] = ()
 
 
-class Header(View, frozen=True):
+class HTTPHeader(View, frozen=True):
     name: str = ""
     value: str = ""
 
 
-class HttpGet(View, frozen=True):
+class HTTPGetAction(View, frozen=True):
     port: Port
     path: str = "/"
     host: str = ""
     scheme: str = "HTTP"
-    http_headers: tuple[Header, ...] = ()
+    http_headers: tuple[HTTPHeader, ...] = ()
 
 
-class TcpSocket(View, frozen=True):
+class TCPSocketAction(View, frozen=True):
     port: Port
     host: str = ""
 
 
-class Sleep(View, frozen=True):
+class SleepAction(View, frozen=True):
     seconds: int = 0
 
 
-class Handler(View, frozen=True):
-    """A question to a container, or a hook: one of these."""
+class LifecycleHandler(View, frozen=True):
+    """What a probe or a hook does: one of these is set."""
 
-    exec: Exec | None = None
-    http_get: HttpGet | None = None
-    tcp_socket: TcpSocket | None = None
-    sleep: Sleep | None = None
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
     grpc: dict[str, Any] | None = None
 
 
-class Probe(Handler, frozen=True):
+class Probe(LifecycleHandler, frozen=True):
     initial_delay_seconds: int = 0
     period_seconds: int = 10
     timeout_seconds: int = 1
@@ -113,8 +125,8 @@ class Probe(Handler, frozen=True):
 
 
 class Lifecycle(View, frozen=True):
-    post_start: Handler | None = None
-    pre_stop: Handler | None = None
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
 
 
 class SecurityContext(View, frozen=True):
@@ -127,10 +139,10 @@ class ContainerSpec(View, frozen=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
-    env: tuple[Variable, ...] = ()
-    env_from: tuple[Variables, ...] = ()
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
     ports: tuple[ContainerPort, ...] = ()
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
     volume_mounts: tuple[VolumeMount, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
@@ -142,6 +154,81 @@ class ContainerSpec(View, frozen=True):
     restart_policy: str = ""  # Always makes an init container a sidecar
 
 
+class KeyToPath(View, frozen=True):
+    """A key that becomes a file."""
+
+    key: str = ""
+    path: str = ""
+    mode: int | None = None
+
+
+class DownwardAPIFile(View, frozen=True):
+    path: str = ""
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: int | None = None
+
+
+class ConfigMapSource(View, frozen=True):
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class SecretSource(View, frozen=True):
+    """A Secret is named by `secretName` in a volume and by `name` in a projection."""
+
+    secret_name: str = ""
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: int | None = None
+    optional: bool = False
+
+
+class DownwardAPISource(View, frozen=True):
+    items: tuple[DownwardAPIFile, ...] = ()
+    default_mode: int | None = None
+
+
+class VolumeProjection(View, frozen=True):
+    config_map: ConfigMapSource | None = None
+    secret: SecretSource | None = None
+    downward_api: DownwardAPISource | None = msgspec.field(default=None, name="downwardAPI")
+    service_account_token: dict[str, Any] | None = None
+
+
+class ProjectedSource(View, frozen=True):
+    sources: tuple[VolumeProjection, ...] = ()
+    default_mode: int | None = None
+
+
+class EmptyDirSource(View, frozen=True):
+    medium: str = ""
+    size_limit: Quantity | None = None
+
+
+class HostPathSource(View, frozen=True):
+    path: str = ""
+    type: str = ""
+
+
+class ClaimSource(View, frozen=True):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(View, frozen=True):
+    name: str
+    empty_dir: EmptyDirSource | None = None
+    host_path: HostPathSource | None = None
+    config_map: ConfigMapSource | None = None
+    secret: SecretSource | None = None
+    downward_api: DownwardAPISource | None = msgspec.field(default=None, name="downwardAPI")
+    projected: ProjectedSource | None = None
+    persistent_volume_claim: ClaimSource | None = None
+
+
 class HostAlias(View, frozen=True):
     ip: str = ""
     hostnames: tuple[str, ...] = ()
@@ -151,7 +238,7 @@ class SchedulingGate(View, frozen=True):
     name: str = ""
 
 
-class PodSpec(View, frozen=True):
+class LocalPodSpec(View, frozen=True):
     node_name: str = ""
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     scheduling_gates: tuple[SchedulingGate, ...] = ()
@@ -170,7 +257,7 @@ class PodSpec(View, frozen=True):
     volumes: tuple[Volume, ...] = ()
 
     @property
-    def every_container(self) -> tuple[ContainerSpec, ...]:
+    def all_containers(self) -> tuple[ContainerSpec, ...]:
         return (*self.init_containers, *self.containers)
 
 
@@ -191,20 +278,20 @@ class TerminatedState(View, frozen=True):
     finished_at: datetime | None = None
 
 
-class ContainerState(View, frozen=True):
+class LocalContainerState(View, frozen=True):
     waiting: WaitingState | None = None
     running: RunningState | None = None
     terminated: TerminatedState | None = None
 
 
-class ContainerStatus(View, frozen=True):
+class LocalContainerStatus(View, frozen=True):
     name: str = ""
     image: str = ""
     image_id: str = msgspec.field(default="", name="imageID")
     container_id: str = msgspec.field(default="", name="containerID")
     restart_count: int = 0
-    state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
+    state: LocalContainerState = LocalContainerState()
+    last_state: LocalContainerState = LocalContainerState()
 
     @property
     def has_run(self) -> bool:
@@ -212,7 +299,7 @@ class ContainerStatus(View, frozen=True):
         return bool(state.running or state.terminated or self.last_state.terminated or self.restart_count)
 
 
-class Condition(View, frozen=True, omit_defaults=True):
+class LocalPodCondition(View, frozen=True, omit_defaults=True):
     type: str
     status: str
     reason: str = ""
@@ -222,28 +309,23 @@ class Condition(View, frozen=True, omit_defaults=True):
     observed_generation: int = 0
 
 
-class PodStatus(View, frozen=True):
+class LocalPodStatus(View, frozen=True):
     phase: str = ""
     reason: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: datetime | None = None
-    conditions: tuple[Condition, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
+    conditions: tuple[LocalPodCondition, ...] = ()
+    init_container_statuses: tuple[LocalContainerStatus, ...] = ()
+    container_statuses: tuple[LocalContainerStatus, ...] = ()
 
     @property
     def ready(self) -> bool:
         return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
 
 
-class PodMeta(Meta, frozen=True):
-    deletion_grace_period_seconds: int = 0
-
-
 class LocalPod(Object, frozen=True):
-    metadata: PodMeta = PodMeta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    spec: LocalPodSpec = LocalPodSpec()
+    status: LocalPodStatus = LocalPodStatus()
 
     @property
     def finished(self) -> bool:
@@ -255,17 +337,17 @@ class LocalPod(Object, frozen=True):
 
     @property
     def has_run(self) -> bool:
-        """Whether any container of it was ever started, by anybody's account."""
+        """Whether its status says that any of its containers was ever started."""
         return any(each.has_run for each in (*self.status.init_container_statuses, *self.status.container_statuses))
 
     @property
     def host_name(self) -> str:
-        """What the pod calls itself; one on the host's network has its node's name."""
+        """The hostname inside the pod; on the host's network it is the node's name."""
         spec = self.spec
         return spec.node_name if spec.host_network else (spec.hostname or self.key.name)[:63].rstrip("-.")
 
-    def asks_otherwise_than(self, earlier: "LocalPod") -> bool:
-        """Whether it is worth a look: status alone, which is the node's own echo, is not."""
+    def needs_sync(self, earlier: "LocalPod") -> bool:
+        """Whether more than the status, which is the kubelet's own echo, has changed."""
         now, then = self.metadata, earlier.metadata
         return (now.generation, now.annotations, now.labels, now.deletion_timestamp, self.spec) != (
             then.generation,

@@ -1,240 +1,246 @@
-"""One pod from binding to its end: volumes and an address, init containers in order, then all containers at once.
+"""Runs one pod from binding to its end: volumes and an address, init containers in order, then all containers at once.
 
-What ends it early is one thing, a Stop: the pod is deleted, its deadline has passed, or the node is told to end.
+A pod is terminated early in one way, whatever the cause: deletion, deadline or shutdown of the node.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from paddle_operator.kube.backoff import exponential
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.local.kubelet.container_worker import ContainerWorker, Stop
-from paddle_operator.local.kubelet.ip_allocator import NoAddress
-from paddle_operator.local.kubelet.pod import LocalPod
+from paddle_operator.local.kubelet.container_worker import ContainerWorker, Termination
+from paddle_operator.local.kubelet.ip_allocator import AddressesExhausted
+from paddle_operator.local.kubelet.pod import LocalPod, WaitingState
 from paddle_operator.local.kubelet.pod_context import PodContext
-from paddle_operator.local.kubelet.pod_status import StatusInput, status_of
+from paddle_operator.local.kubelet.pod_status import (
+    CONTAINER_CREATING,
+    DEADLINE_EXCEEDED,
+    NODE_SHUTDOWN,
+    StatusInput,
+    TerminationCause,
+    compute_status,
+)
 from paddle_operator.local.kubelet.projected_volume import MountError
-from paddle_operator.local.kubelet.states import CONTAINER_CREATING, DEADLINE, SHUTDOWN, Ending, Waiting
-from paddle_operator.local.kubelet.status_manager import Report, StatusWriter
+from paddle_operator.local.kubelet.status_manager import StatusManager, StatusReporter
 
-log = logging.getLogger(__name__)
-
-FIRST_MOUNT_SECONDS = 0.5
-LONGEST_MOUNT_SECONDS = 122.0
-GONE_GRACE_SECONDS = 1.0  # of a pod whose object is gone already: its name may be another's by now
-LONGEST_WAIT_SECONDS = 86400.0
-LAST_WORDS_SECONDS = 5.0
+FIRST_MOUNT_RETRY_SECONDS = 0.5
+MAX_MOUNT_RETRY_SECONDS = 122.0
+DELETED_GRACE_SECONDS = 1.0  # for a pod whose object is deleted already: its name may be reused by now
+MAX_DEADLINE_WAIT_SECONDS = 86400.0
+FINAL_STATUS_SECONDS = 5.0
 
 
 class PodWorker:
-    """`address` gives the pod's own, once its volumes are there."""
+    """`allocate_address` returns the pod's own address, once its volumes are mounted."""
 
-    def __init__(self, home: PodContext, writer: StatusWriter, address: Callable[[], str]) -> None:
-        pod = home.pod
-        self.home = home
-        self.initial = [ContainerWorker(home, spec, initial=True) for spec in pod.spec.init_containers]
-        self.containers = [ContainerWorker(home, spec) for spec in pod.spec.containers]
-        self.over = False
-        self._clock = home.around.clock
-        self._address = address
+    def __init__(self, context: PodContext, statuses: StatusManager, allocate_address: Callable[[], str]) -> None:
+        pod = context.pod
+        self.context = context
+        self.finished = False
+        self._reporter = StatusReporter(pod.key, pod.uid, statuses, self._status)
+        on_change = self._reporter.request_update
+        self.init_containers = [
+            ContainerWorker(context, spec, on_change, is_init=True) for spec in pod.spec.init_containers
+        ]
+        self.containers = [ContainerWorker(context, spec, on_change) for spec in pod.spec.containers]
+        self._clock = context.deps.clock
+        self._allocate_address = allocate_address
         self._started_at = pod.status.start_time or self._clock.now()
-        self._sandboxed = False
-        self._stop: Stop | None = None
-        self._ending: Ending | None = None
-        self._stop_asked = asyncio.Event()
-        self._node_ends = asyncio.Event()
-        self._report = Report(pod.key, pod.uid, writer, self._status)
-        home.touch = self._report.touch
+        self._termination: Termination | None = None
+        self._cause: TerminationCause | None = None
+        self._terminated = asyncio.Event()
+        self._node_shutdown = asyncio.Event()
 
     @property
-    def everything(self) -> list[ContainerWorker]:
-        return [*self.initial, *self.containers]
+    def all_containers(self) -> list[ContainerWorker]:
+        return [*self.init_containers, *self.containers]
 
     @property
-    def has_run(self) -> bool:
-        return any(container.view.has_run for container in self.everything)
+    def is_running(self) -> bool:
+        return any(container.is_running for container in self.all_containers)
 
     @property
-    def _left_for_later(self) -> bool:
-        """The node ends before the pod has begun: the next one may take it up."""
-        return self._ending is SHUTDOWN and not self.has_run
+    def _can_resume(self) -> bool:
+        """The node shuts down before the pod has run: the next node process may run it."""
+        return self._cause is NODE_SHUTDOWN and not any(container.view.has_run for container in self.all_containers)
 
-    # What happens to it
+    # Events
 
-    def saw(self, pod: LocalPod) -> None:
-        """The pod's object has changed."""
-        asks = pod.asks_otherwise_than(self.home.pod)
-        self.home.pod = pod
+    def update(self, pod: LocalPod) -> None:
+        """Take over a changed pod object."""
+        needs_sync = pod.needs_sync(self.context.pod)
+        self.context.pod = pod
         if pod.being_deleted:
-            self.stop(None, pod.metadata.deletion_grace_period_seconds)
-        if asks:
-            self.home.nudge()
-            self._report.touch()
+            self.terminate(None, pod.metadata.deletion_grace_period_seconds)
+        if needs_sync:
+            self.context.notify()
+            self._reporter.request_update()
 
-    def gone(self) -> None:
-        """The pod's object is no more."""
-        self.stop(None, min(GONE_GRACE_SECONDS, self.home.pod.spec.termination_grace_period_seconds))
+    def handle_deleted(self) -> None:
+        """Terminate a pod whose object no longer exists."""
+        self.terminate(None, min(DELETED_GRACE_SECONDS, self.context.pod.spec.termination_grace_period_seconds))
 
-    def stop(self, ending: Ending | None, grace_seconds: float | None = None) -> None:
-        """End it; asked again it may only be sooner."""
-        grace = self.home.pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
+    def terminate(self, cause: TerminationCause | None, grace_seconds: float | None = None) -> None:
+        """Terminate the pod; a further call can only shorten the grace period."""
+        grace = self.context.pod.spec.termination_grace_period_seconds if grace_seconds is None else grace_seconds
         kill_at = self._clock.monotonic() + grace
-        if ending is SHUTDOWN:
-            self._node_ends.set()
-        if self._stop is None:
-            self._stop = Stop(kill_at)
-            self._ending = None if self._all_ended else ending  # what has ended by itself was not ended by anybody
-            self.home.ending = True
-            self._stop_asked.set()
-        self._stop.hasten(kill_at)
+        if cause is NODE_SHUTDOWN:
+            self._node_shutdown.set()
+        if self._termination is None:
+            self._termination = Termination(kill_at)
+            self._cause = None if self._all_exited else cause  # a pod that has ended by itself has no cause
+            self.context.terminating = True
+            self._terminated.set()
+        self._termination.shorten_grace(kill_at)
 
-    # Its life
+    # Sync
 
-    async def live(self) -> None:
-        """Until it is over and the server knows; cancelled, it kills what runs."""
+    async def run(self) -> None:
+        """Run until the pod is finished and the server has its status; if cancelled, kill all processes."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                asides = [tasks.create_task(self._report.run()), tasks.create_task(self._keep_deadline())]
-                self._report.touch()
-                await self._live()
-                self._report.touch()
-                await self._tell()
-                for aside in asides:
-                    aside.cancel()
+                background = [tasks.create_task(self._reporter.run()), tasks.create_task(self._enforce_deadline())]
+                self._reporter.request_update()
+                await self._run_until_terminated()
+                self._reporter.request_update()
+                await self._flush_status()
+                for task in background:
+                    task.cancel()
         finally:
-            await asyncio.gather(*(container.kill() for container in self.everything))
+            await asyncio.gather(*(container.kill() for container in self.all_containers))
 
-    async def _tell(self) -> None:
-        """Return when the server knows; where the node ends, a server that does not answer is not waited for."""
-        told = asyncio.ensure_future(self._report.told())
-        ends = asyncio.ensure_future(self._node_ends.wait())
+    async def _flush_status(self) -> None:
+        """Return once the server has the status; during a shutdown, wait for it only a few seconds."""
+        flushed = asyncio.ensure_future(self._reporter.flushed())
+        shutdown = asyncio.ensure_future(self._node_shutdown.wait())
         try:
-            await asyncio.wait({told, ends}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({told}, timeout=LAST_WORDS_SECONDS)
+            await asyncio.wait({flushed, shutdown}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({flushed}, timeout=FINAL_STATUS_SECONDS)
         finally:
-            told.cancel()
-            ends.cancel()
+            flushed.cancel()
+            shutdown.cancel()
 
-    def fail(self, message: str) -> Manifest:
-        """What is said of it where a defect of ours ended its life."""
-        self._ending, self.over = Ending("NodeDefect", message), True
-        self._lose_waiting()
+    def internal_error_status(self, message: str) -> Manifest:
+        """Finish a pod whose worker raised, and return its final status."""
+        self._cause, self.finished = TerminationCause("NodeDefect", message), True
+        self._mark_waiting_unknown()
         return self._status(self._clock.now())
 
-    async def _live(self) -> None:
-        work = asyncio.ensure_future(self._work())
-        asked = asyncio.ensure_future(self._stop_asked.wait())
+    async def _run_until_terminated(self) -> None:
+        running = asyncio.ensure_future(self._run_containers())
+        terminated = asyncio.ensure_future(self._terminated.wait())
         try:
-            await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, terminated}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
-            if not work.done():
-                work.cancel()
-            await asyncio.wait({work})
-        if not work.cancelled():
-            work.result()
-        if self._stop:
-            await self._wind_down(self._stop)
-        self.over = not self._left_for_later
+            terminated.cancel()
+            if not running.done():
+                running.cancel()
+            await asyncio.wait({running})
+        if not running.cancelled():
+            running.result()
+        if self._termination:
+            await self._terminate_containers(self._termination)
+        self.finished = not self._can_resume
 
-    async def _work(self) -> None:
-        await self._set_up()
-        async with asyncio.TaskGroup() as sidecars:
-            running: list[asyncio.Task[None]] = []
-            if await self._initialized(sidecars, running):
+    async def _run_containers(self) -> None:
+        await self._set_up_sandbox()
+        async with asyncio.TaskGroup() as sidecar_tasks:
+            sidecars: list[asyncio.Task[None]] = []
+            if await self._run_init_containers(sidecar_tasks, sidecars):
                 async with asyncio.TaskGroup() as tasks:
                     for container in self.containers:
-                        tasks.create_task(container.live())
-            for sidecar in running:
+                        tasks.create_task(container.run())
+            for sidecar in sidecars:
                 sidecar.cancel()
-        await self._end_sidecars(Stop(self._clock.monotonic() + self.home.pod.spec.termination_grace_period_seconds))
+        grace = self.context.pod.spec.termination_grace_period_seconds
+        await self._terminate_sidecars(Termination(self._clock.monotonic() + grace))
 
-    async def _initialized(self, tasks: asyncio.TaskGroup, sidecars: list[asyncio.Task[None]]) -> bool:
-        """Take the steps before the containers proper; says whether all went well."""
-        for container in self.initial:
-            if container.view.sidecar:
-                sidecars.append(tasks.create_task(container.live()))
-                await container.begun.wait()
+    async def _run_init_containers(self, tasks: asyncio.TaskGroup, sidecars: list[asyncio.Task[None]]) -> bool:
+        """Run them in order; returns whether all succeeded."""
+        for container in self.init_containers:
+            if container.view.is_sidecar:
+                sidecars.append(tasks.create_task(container.run()))
+                await container.started.wait()
                 continue
-            await container.live()
+            await container.run()
             if not container.view.succeeded:
                 return False
         return True
 
-    async def _end_sidecars(self, stop: Stop) -> None:
-        for container in reversed(self.initial):
-            await container.end(stop)
-
-    async def _set_up(self) -> None:
-        """Return when the volumes are there and the pod has an address."""
-        pause = FIRST_MOUNT_SECONDS
+    async def _set_up_sandbox(self) -> None:
+        """Return when the volumes are mounted and the pod has an address."""
+        retry = 1
         while True:
             try:
-                self.home.set_up()
-                self.home.address = self.home.address or self._address()
-                self.home.write_hosts()
-            except (MountError, NoAddress, OSError) as error:
-                self._cannot_set_up(str(error))
-            else:
+                self.context.set_up()
+                self.context.address = self.context.address or self._allocate_address()
+                self.context.write_hosts()
                 break
-            await self.home.nudged(pause)
-            pause = min(pause * 2, LONGEST_MOUNT_SECONDS)
-        self._sandboxed = self.home.ready = True
-        for container in self.everything:
-            if isinstance(container.state, Waiting):
-                container.view.state = Waiting(container.state.reason)
-        self._report.touch()
+            except MountError as error:
+                self._report_sandbox_error("FailedMount", str(error))
+            except (AddressesExhausted, OSError) as error:
+                self._report_sandbox_error("FailedCreatePodSandBox", str(error))
+            await self.context.wait_for_change(exponential(retry, FIRST_MOUNT_RETRY_SECONDS, MAX_MOUNT_RETRY_SECONDS))
+            retry += 1
+        self.context.sandbox_ready = True
+        for container in self.all_containers:
+            if isinstance(container.state, WaitingState):
+                container.view.state = WaitingState(container.state.reason)
+        self._reporter.request_update()
 
-    def _cannot_set_up(self, sentence: str) -> None:
-        reason = "FailedMount" if sentence.startswith("MountVolume") else "FailedCreatePodSandBox"
-        self.home.warning(reason, sentence)
+    def _report_sandbox_error(self, reason: str, message: str) -> None:
+        self.context.emit_warning(reason, message)
         for container in self.containers:
-            container.view.state = Waiting(CONTAINER_CREATING, sentence)
-        self._report.touch()
+            container.view.state = WaitingState(CONTAINER_CREATING, message)
+        self._reporter.request_update()
 
-    async def _wind_down(self, stop: Stop) -> None:
-        await asyncio.gather(*(container.end(stop) for container in self.containers))
-        await self._end_sidecars(stop)
-        if not self._left_for_later:
-            self._lose_waiting()
+    async def _terminate_containers(self, termination: Termination) -> None:
+        await asyncio.gather(*(container.terminate(termination) for container in self.containers))
+        await self._terminate_sidecars(termination)
+        if not self._can_resume:
+            self._mark_waiting_unknown()
 
-    def _lose_waiting(self) -> None:
-        if all(each.view.succeeded or each.view.sidecar for each in self.initial):
+    async def _terminate_sidecars(self, termination: Termination) -> None:
+        for container in reversed(self.init_containers):
+            await container.terminate(termination)
+
+    def _mark_waiting_unknown(self) -> None:
+        if all(each.view.succeeded or each.view.is_sidecar for each in self.init_containers):
             for container in self.containers:
-                container.lose(self._clock.now())
+                container.view.mark_unknown(self._clock.now())
 
-    async def _keep_deadline(self) -> None:
-        """Also one that is set, or moved, while the pod runs."""
-        while not self._stop:
-            seconds = self.home.pod.spec.active_deadline_seconds
-            left = LONGEST_WAIT_SECONDS
+    async def _enforce_deadline(self) -> None:
+        """Terminate the pod at activeDeadlineSeconds, which may be set or changed while it runs."""
+        while not self._termination:
+            seconds = self.context.pod.spec.active_deadline_seconds
+            remaining = MAX_DEADLINE_WAIT_SECONDS
             if seconds is not None:
-                ends_at = self._started_at + timedelta(seconds=seconds)
-                left = (ends_at - self._clock.now()).total_seconds()
-            if left <= 0:
-                self.stop(DEADLINE)
+                deadline = self._started_at + timedelta(seconds=seconds)
+                remaining = (deadline - self._clock.now()).total_seconds()
+            if remaining <= 0:
+                self.terminate(DEADLINE_EXCEEDED)
                 return
-            await self.home.nudged(left)
+            await self.context.wait_for_change(remaining)
 
     @property
-    def _all_ended(self) -> bool:
-        """Already true before the last task of ours has returned, so that an end is told in one write."""
+    def _all_exited(self) -> bool:
+        """True already before the last task has returned, so that the end of the pod is one status write."""
         finished = all(container.view.finished for container in self.containers)
-        return finished and not any(container.runs for container in self.initial)
+        return finished and not any(container.is_running for container in self.init_containers)
 
     def _status(self, now: datetime) -> Manifest:
-        home = self.home
-        account = StatusInput(
-            pod=home.pod,
-            node_address=home.node_address,
-            address=home.address,
+        context = self.context
+        status_input = StatusInput(
+            pod=context.pod,
+            host_ip=context.node_address,
+            pod_ip=context.address,
             started_at=self._started_at,
-            initial=[container.view for container in self.initial],
+            init_containers=[container.view for container in self.init_containers],
             containers=[container.view for container in self.containers],
-            sandboxed=self._sandboxed,
-            over=self.over or self._all_ended,
-            told_to_end=self._stop is not None,
-            ending=self._ending,
+            sandbox_ready=context.sandbox_ready,
+            finished=self.finished or self._all_exited,
+            terminating=self._termination is not None,
+            cause=self._cause,
         )
-        return status_of(account, now)
+        return compute_status(status_input, now)

@@ -1,6 +1,6 @@
-"""ConfigMaps, Secrets and the downward API as files: what a volume holds, and how it changes under a running program.
+"""Writes ConfigMaps, Secrets and the downward API as files, and updates them under a running program.
 
-As with kubelet the files are links through `..data`, a link itself: one rename, and all files are the new ones at once.
+As with kubelet the files are links through `..data`, itself a link: one rename replaces all files at once.
 """
 
 import os
@@ -14,98 +14,116 @@ from paddle_operator.local.kubelet.container_env import (
     CONFIG_MAP,
     SECRET,
     ConfigError,
-    Contents,
-    Facts,
+    ConfigReader,
+    DownwardContext,
     field_text,
-    missing,
-    missing_key,
+    key_not_found_message,
+    not_found_message,
     resource_text,
 )
-from paddle_operator.local.kubelet.pod_volumes import ConfigMapFiles, DownwardFiles, Item, SecretFiles, Source, Volume
+from paddle_operator.local.kubelet.pod import (
+    ConfigMapSource,
+    DownwardAPISource,
+    KeyToPath,
+    SecretSource,
+    Volume,
+    VolumeProjection,
+)
 
 DEFAULT_MODE = 0o644
-_DATA = "..data"
+_DATA_LINK = "..data"
 
 
 class MountError(Exception):
-    """A volume cannot be made, or not yet; str() is a sentence for the pod's events."""
+    """A volume cannot be mounted, or not yet; str() is the message of the pod's event."""
 
 
 @dataclass(frozen=True)
-class File:
+class ProjectedFile:
     content: bytes
     mode: int
 
 
-Files = dict[str, File]  # by the path within the volume
+Files = dict[str, ProjectedFile]  # by path in the volume
 
 
-def files_of(volume: Volume, facts: Facts, contents: Contents) -> Files | None:
-    """None for a volume of another kind. Raises MountError while something is missing."""
-    sources: tuple[Source, ...]
+def projected_files(volume: Volume, context: DownwardContext, configs: ConfigReader) -> Files | None:
+    """The files of a volume; None for a volume of another type. Raises MountError while a source is missing."""
+    sources: tuple[VolumeProjection, ...]
     if volume.projected:
         sources, mode = volume.projected.sources, volume.projected.default_mode
     elif volume.config_map or volume.secret or volume.downward_api:
-        sources, mode = (Source(volume.config_map, volume.secret, volume.downward_api),), None
+        sources, mode = (VolumeProjection(volume.config_map, volume.secret, volume.downward_api),), None
     else:
         return None
     files: Files = {}
     for source in sources:
-        files |= dict(_files(source, mode, facts, contents))
+        files |= dict(_source_files(source, mode, context, configs))
     return files
 
 
-def _files(source: Source, mode: int | None, facts: Facts, contents: Contents) -> Iterator[tuple[str, File]]:
+def _source_files(
+    source: VolumeProjection, mode: int | None, context: DownwardContext, configs: ConfigReader
+) -> Iterator[tuple[str, ProjectedFile]]:
     if source.config_map:
-        yield from _content(CONFIG_MAP, source.config_map.name, source.config_map, mode, facts, contents)
+        yield from _config_files(CONFIG_MAP, source.config_map.name, source.config_map, mode, context, configs)
     if source.secret:
         name = source.secret.secret_name or source.secret.name
-        yield from _content(SECRET, name, source.secret, mode, facts, contents)
+        yield from _config_files(SECRET, name, source.secret, mode, context, configs)
     if source.downward_api:
-        yield from _downward(source.downward_api, mode, facts)
-    # A service account's token is nobody's here: there is one user and nothing to be forbidden.
+        yield from _downward_files(source.downward_api, mode, context)
+    # There is no service account token: the local cluster has one user and no RBAC.
 
 
-def _content(
-    kind: str, name: str, wanted: ConfigMapFiles | SecretFiles, mode: int | None, facts: Facts, contents: Contents
-) -> Iterator[tuple[str, File]]:
-    namespace = facts.pod.key.namespace
-    content = contents.content(kind, namespace, name)
-    if content is None:
-        if wanted.optional:
+def _config_files(
+    kind: str,
+    name: str,
+    source: ConfigMapSource | SecretSource,
+    mode: int | None,
+    context: DownwardContext,
+    configs: ConfigReader,
+) -> Iterator[tuple[str, ProjectedFile]]:
+    namespace = context.pod.key.namespace
+    data = configs.data(kind, namespace, name)
+    if data is None:
+        if source.optional:
             return
-        raise MountError(missing(kind, name))
-    for item in wanted.items or tuple(Item(key, key) for key in content):
-        if item.key in content:
-            yield _path(item.path), File(content[item.key], item.mode or wanted.default_mode or mode or DEFAULT_MODE)
-        elif not wanted.optional:
-            raise MountError(missing_key(kind, namespace, name, item.key))
+        raise MountError(not_found_message(kind, name))
+    for item in source.items or tuple(KeyToPath(key, key) for key in data):
+        if item.key in data:
+            file_mode = item.mode or source.default_mode or mode or DEFAULT_MODE
+            yield _check_path(item.path), ProjectedFile(data[item.key], file_mode)
+        elif not source.optional:
+            raise MountError(key_not_found_message(kind, namespace, name, item.key))
 
 
-def _downward(wanted: DownwardFiles, mode: int | None, facts: Facts) -> Iterator[tuple[str, File]]:
-    for item in wanted.items:
+def _downward_files(
+    source: DownwardAPISource, mode: int | None, context: DownwardContext
+) -> Iterator[tuple[str, ProjectedFile]]:
+    for item in source.items:
         try:
             if item.field_ref:
-                text = field_text(item.field_ref.field_path, facts)
+                text = field_text(item.field_ref.field_path, context)
             elif item.resource_field_ref:
-                text = resource_text(item.resource_field_ref, facts, "")
+                text = resource_text(item.resource_field_ref, context, "")
             else:
                 continue
         except ConfigError as error:
             raise MountError(str(error)) from None
-        yield _path(item.path), File(text.encode(), item.mode or wanted.default_mode or mode or DEFAULT_MODE)
+        file_mode = item.mode or source.default_mode or mode or DEFAULT_MODE
+        yield _check_path(item.path), ProjectedFile(text.encode(), file_mode)
 
 
-def _path(path: str) -> str:
-    """Raises MountError for one that leads out of the volume."""
+def _check_path(path: str) -> str:
+    """Return the path. Raises MountError if it leads out of the volume."""
     parts = PurePosixPath(path).parts
     if not parts or PurePosixPath(path).is_absolute() or ".." in parts:
         raise MountError(f'the path "{path}" leads out of the volume: make it relative, without ..')
     return path
 
 
-def write_files(folder: Path, files: Mapping[str, File]) -> None:
-    """Make the folder hold exactly these, at once for whoever looks. Raises OSError."""
+def write_files(folder: Path, files: Mapping[str, ProjectedFile]) -> None:
+    """Replace the folder's content by these files, atomically for readers. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"..{secrets.token_hex(6)}"
     try:
@@ -118,21 +136,21 @@ def write_files(folder: Path, files: Mapping[str, File]) -> None:
         new = folder / "..data_tmp"
         new.unlink(missing_ok=True)
         new.symlink_to(data.name)
-        new.rename(folder / _DATA)
+        new.rename(folder / _DATA_LINK)
     except OSError:
         shutil.rmtree(data, ignore_errors=True)
         raise
-    _link(folder, {PurePosixPath(path).parts[0] for path in files})
+    _update_links(folder, {PurePosixPath(path).parts[0] for path in files})
     for old in folder.iterdir():
-        if old.name.startswith("..") and old.name not in (_DATA, data.name):
+        if old.name.startswith("..") and old.name not in (_DATA_LINK, data.name):
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _link(folder: Path, names: set[str]) -> None:
+def _update_links(folder: Path, names: set[str]) -> None:
     for name in names:
         link = folder / name
         if not link.is_symlink():
-            link.symlink_to(Path(_DATA) / name)
+            link.symlink_to(Path(_DATA_LINK) / name)
     for link in folder.iterdir():
-        if link.is_symlink() and link.name != _DATA and link.name not in names:
+        if link.is_symlink() and link.name != _DATA_LINK and link.name not in names:
             os.unlink(link)

@@ -1,4 +1,4 @@
-"""Tells the server how a pod is, when that has changed: news that come while a write is under way go out together."""
+"""Writes changed pod statuses to the API server; changes during a write are combined into the next one."""
 
 import asyncio
 import logging
@@ -17,76 +17,79 @@ from paddle_operator.local.kubelet.pod import PODS, LocalPod
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS = 0.01  # what happens in one breath, such as an address and a missing ConfigMap, is one write
-CONFLICT_SECONDS = 0.05  # until the change that we did not know of has reached our cache
+DEBOUNCE_SECONDS = 0.01  # changes in one instant, such as an address and a missing ConfigMap, are one write
+CONFLICT_RETRY_SECONDS = 0.05  # until another client's change has reached our cache
 
 
-class StatusWriter:
-    """Writes statuses of pods, over the newest version that is known."""
+class StatusManager:
+    """Writes statuses of pods over the newest version in the cache."""
 
     def __init__(self, client: Client, pods: Informer[LocalPod, LocalPod], clock: Clock) -> None:
         self._client = client
         self._pods = pods
         self.clock = clock
 
-    async def write(self, key: Key, uid: str, status_of: Callable[[LocalPod], Manifest | None]) -> None:
-        """Return when the server has it, or has no such pod; None is no news. Tries for ever."""
+    async def write(self, key: Key, uid: str, compute: Callable[[LocalPod], Manifest | None]) -> None:
+        """Write the computed status, if it is not None. Returns once the server has it or the pod is deleted.
+
+        Other errors are retried without a limit.
+        """
         backoff = Backoff(self.clock)
         while (pod := self._pods.store.get(key)) and pod.uid == uid:
-            status = status_of(pod)
+            status = compute(pod)
             if status is None:
                 return
-            # A merge replaces the list of conditions, those of others too: hence the version.
-            known = {"uid": uid, "resourceVersion": pod.metadata.resource_version}
+            # A merge patch replaces the list of conditions, those of other owners too: hence the resourceVersion.
+            precondition = {"uid": uid, "resourceVersion": pod.metadata.resource_version}
             backoff.begin()
             try:
                 written = await self._client.merge(
-                    PODS, key, {"metadata": known, "status": status}, subresource="status"
+                    PODS, key, {"metadata": precondition, "status": status}, subresource="status"
                 )
             except NotFound:
                 return
             except Conflict:
-                await self.clock.sleep(CONFLICT_SECONDS)
+                await self.clock.sleep(CONFLICT_RETRY_SECONDS)
             except KubeError as error:
-                log.warning("could not write a pod's status, trying again", extra={"key": str(key), "why": str(error)})
+                log.warning("pod status write failed, retrying", extra={"key": str(key), "why": str(error)})
                 await backoff.pause()
             else:
                 self._pods.observe_write(written)
                 return
 
 
-class Report:
-    """The status of one pod; `made` gives it as it should be now."""
+class StatusReporter:
+    """Keeps the server's status of one pod equal to what `compute` returns."""
 
-    def __init__(self, key: Key, uid: str, writer: StatusWriter, made: Callable[[datetime], Manifest]) -> None:
+    def __init__(self, key: Key, uid: str, manager: StatusManager, compute: Callable[[datetime], Manifest]) -> None:
         self._key = key
         self._uid = uid
-        self._writer = writer
-        self._made = made
-        self._offered = self._told = b""
-        self._news = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._manager = manager
+        self._compute = compute
+        self._computed = self._written = b""
+        self._changed = asyncio.Event()
+        self._flushed = asyncio.Event()
+        self._flushed.set()
 
-    def touch(self) -> None:
-        self._idle.clear()
-        self._news.set()
+    def request_update(self) -> None:
+        self._flushed.clear()
+        self._changed.set()
 
-    async def told(self) -> None:
-        """Return when the server knows all that there is to say."""
-        await self._idle.wait()
+    async def flushed(self) -> None:
+        """Return once the server has the current status."""
+        await self._flushed.wait()
 
     async def run(self) -> None:
         while True:
-            await self._news.wait()
-            await self._writer.clock.sleep(GATHER_SECONDS)
-            self._news.clear()
-            await self._writer.write(self._key, self._uid, self._news_for)
-            self._told = self._offered
-            if not self._news.is_set():
-                self._idle.set()
+            await self._changed.wait()
+            await self._manager.clock.sleep(DEBOUNCE_SECONDS)
+            self._changed.clear()
+            await self._manager.write(self._key, self._uid, self._changed_status)
+            self._written = self._computed
+            if not self._changed.is_set():
+                self._flushed.set()
 
-    def _news_for(self, _pod: LocalPod) -> Manifest | None:
-        status = self._made(self._writer.clock.now())
-        self._offered = msgspec.json.encode(status)
-        return None if self._offered == self._told else status
+    def _changed_status(self, _pod: LocalPod) -> Manifest | None:
+        status = self._compute(self._manager.clock.now())
+        self._computed = msgspec.json.encode(status)
+        return None if self._computed == self._written else status

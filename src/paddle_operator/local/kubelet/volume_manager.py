@@ -1,7 +1,7 @@
-"""A pod's volumes as folders of this machine, and what each container sees of them where.
+"""Creates a pod's volumes as folders of this machine, and maps them to each container's mounts.
 
 An emptyDir in memory is a folder of /dev/shm. A claim is the folder `volumes/<namespace>/<claim>` of the state folder,
-or what a link of that name leads to, whatever kind of storage its PersistentVolume names.
+or the target of a link of that name, whatever storage its PersistentVolume declares.
 """
 
 import os
@@ -13,15 +13,21 @@ from typing import Protocol
 
 from paddle_operator.kube.errors import in_words
 from paddle_operator.local.cri import Mount
-from paddle_operator.local.kubelet.container_env import Contents, Facts, expanded
-from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod, VolumeMount
-from paddle_operator.local.kubelet.pod_volumes import EmptyDir, HostPath, Volume
-from paddle_operator.local.kubelet.projected_volume import Files, MountError, files_of, write_files
+from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext, expand
+from paddle_operator.local.kubelet.pod import (
+    ContainerSpec,
+    EmptyDirSource,
+    HostPathSource,
+    LocalPod,
+    Volume,
+    VolumeMount,
+)
+from paddle_operator.local.kubelet.projected_volume import Files, MountError, projected_files, write_files
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
-KINDS = "emptyDir, hostPath, configMap, secret, projected, downwardAPI and persistentVolumeClaim"
+SUPPORTED_TYPES = "emptyDir, hostPath, configMap, secret, projected, downwardAPI and persistentVolumeClaim"
 
-_IS_OF_TYPE: dict[str, tuple[Callable[[int], bool], str]] = {
+_HOST_PATH_TYPES: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
@@ -32,69 +38,69 @@ _IS_OF_TYPE: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-class Claims(Protocol):
-    def folder_of(self, namespace: str, claim: str) -> Path:
-        """Where a claim's files are. Raises MountError while the claim is missing or not bound."""
+class ClaimFolders(Protocol):
+    def claim_folder(self, namespace: str, claim: str) -> Path:
+        """The folder with a claim's files. Raises MountError while the claim is missing or not bound."""
 
 
-class Volumes:
-    """The volumes of one pod; `folder` is theirs alone."""
+class VolumeManager:
+    """The volumes of one pod; nothing else uses `folder`."""
 
-    def __init__(self, pod: LocalPod, folder: Path, contents: Contents, claims: Claims) -> None:
+    def __init__(self, pod: LocalPod, folder: Path, configs: ConfigReader, claims: ClaimFolders) -> None:
         self._pod = pod
         self._folder = folder
-        self._contents = contents
+        self._configs = configs
         self._claims = claims
         self._written: dict[str, Files] = {}
-        self._places: dict[str, Path] = {}
+        self._paths: dict[str, Path] = {}
 
-    def set_up(self, facts: Facts) -> None:
-        """Make what is not there yet. Raises MountError with the volume in its sentence."""
+    def set_up(self, context: DownwardContext) -> None:
+        """Create the volumes that do not exist yet. Raises MountError, whose message names the volume."""
         for volume in self._pod.spec.volumes:
             try:
-                self._places[volume.name] = self._place(volume, facts)
+                self._paths[volume.name] = self._volume_path(volume, context)
             except MountError as error:
                 raise MountError(f'MountVolume.SetUp failed for volume "{volume.name}" : {error}') from None
             except OSError as error:
-                about = f": {error.filename}" if error.filename else ""
+                file = f": {error.filename}" if error.filename else ""
                 raise MountError(
-                    f'MountVolume.SetUp failed for volume "{volume.name}" : {in_words(error)}{about}'
+                    f'MountVolume.SetUp failed for volume "{volume.name}" : {in_words(error)}{file}'
                 ) from None
 
-    def refresh(self, facts: Facts) -> None:
-        """Write anew what has changed; what is missing by now stays as it was. Raises OSError."""
+    def refresh(self, context: DownwardContext) -> None:
+        """Rewrite changed files; files of a source that was deleted stay. Raises OSError."""
         for volume in self._pod.spec.volumes:
             if volume.name not in self._written:
                 continue
             try:
-                files = files_of(volume, facts, self._contents)
+                files = projected_files(volume, context, self._configs)
             except MountError:
                 continue
             self._write(volume.name, files or {})
 
     def mounts(self, container: ContainerSpec, variables: Mapping[str, str]) -> tuple[Mount, ...]:
-        """What a container sees of them. Raises MountError or OSError."""
+        """A container's mounts of these volumes. Raises MountError or OSError."""
         return tuple(self._mount(mount, variables) for mount in container.volume_mounts)
 
     def remove(self) -> None:
-        """The pod is over: what is nobody else's goes."""
+        """Remove the folders that only this pod uses."""
         for folder in (self._folder, memory_folder(self._pod.uid)):
             remove_folder(folder)
 
-    def _place(self, volume: Volume, facts: Facts) -> Path:
+    def _volume_path(self, volume: Volume, context: DownwardContext) -> Path:
         if volume.empty_dir:
-            return self._empty(volume.name, volume.empty_dir)
+            return self._empty_dir(volume.name, volume.empty_dir)
         if volume.host_path:
-            return _on_host(volume.host_path)
+            return _host_path(volume.host_path)
         if volume.persistent_volume_claim:
-            return self._claims.folder_of(self._pod.key.namespace, volume.persistent_volume_claim.claim_name)
-        files = files_of(volume, facts, self._contents)
+            return self._claims.claim_folder(self._pod.key.namespace, volume.persistent_volume_claim.claim_name)
+        files = projected_files(volume, context, self._configs)
         if files is None:
-            raise MountError(f"local mode does not have volumes of this kind: it has {KINDS}")
+            raise MountError(f"local mode does not support volumes of this type: it supports {SUPPORTED_TYPES}")
         return self._write(volume.name, files)
 
-    def _empty(self, name: str, wanted: EmptyDir) -> Path:
-        in_memory = wanted.medium == "Memory" and SHARED_MEMORY.is_dir()
+    def _empty_dir(self, name: str, source: EmptyDirSource) -> Path:
+        in_memory = source.medium == "Memory" and SHARED_MEMORY.is_dir()
         folder = (memory_folder(self._pod.uid) if in_memory else self._folder) / name
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o777)
@@ -109,58 +115,58 @@ class Volumes:
 
     def _mount(self, mount: VolumeMount, variables: Mapping[str, str]) -> Mount:
         volume = next((each for each in self._pod.spec.volumes if each.name == mount.name), None)
-        if volume is None or mount.name not in self._places:
+        if volume is None or mount.name not in self._paths:
             raise MountError(f'volumeMounts names the volume "{mount.name}", which the pod does not have')
-        place = self._places[mount.name]
+        path = self._paths[mount.name]
         claim = volume.persistent_volume_claim
         read_only = mount.read_only or mount.name in self._written or bool(claim and claim.read_only)
-        inner = mount.sub_path or expanded(mount.sub_path_expr, variables)
-        if inner:
-            place = _within(place, inner, make=mount.name not in self._written)
-        return Mount(place, mount.mount_path, read_only)
+        sub_path = mount.sub_path or expand(mount.sub_path_expr, variables)
+        if sub_path:
+            path = _sub_path(path, sub_path, create=mount.name not in self._written)
+        return Mount(path, mount.mount_path, read_only)
 
 
-def _within(folder: Path, inner: str, *, make: bool) -> Path:
-    """A subPath's file or folder, made where it is missing. Raises MountError for one outside of the volume."""
+def _sub_path(folder: Path, sub_path: str, *, create: bool) -> Path:
+    """A subPath's file or folder, created if it is missing. Raises MountError if it leads out of the volume."""
     root = folder.resolve()
-    place = (root / inner).resolve()
-    if not place.is_relative_to(root):
-        raise MountError(f'subPath "{inner}" leads out of the volume: make it relative, without .. and outward links')
-    if not place.exists():
-        if not make:
-            raise MountError(f'subPath "{inner}" is not in the volume: check the keys of its ConfigMap or Secret')
-        place.mkdir(parents=True)
-    return place
+    path = (root / sub_path).resolve()
+    if not path.is_relative_to(root):
+        raise MountError(f'subPath "{sub_path}" leads out of the volume: use a relative path without .. or links')
+    if not path.exists():
+        if not create:
+            raise MountError(f'subPath "{sub_path}" is not in the volume: check the keys of its ConfigMap or Secret')
+        path.mkdir(parents=True)
+    return path
 
 
-def _on_host(wanted: HostPath) -> Path:
-    path = Path(wanted.path)
-    if wanted.type == "DirectoryOrCreate":
+def _host_path(source: HostPathSource) -> Path:
+    path = Path(source.path)
+    if source.type == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)
-    elif wanted.type == "FileOrCreate" and not path.exists():
+    elif source.type == "FileOrCreate" and not path.exists():
         path.touch()
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        if not wanted.type:  # kubelet does not look, and the container engine makes a folder
+        if not source.type:  # kubelet does not check, and the container engine creates a folder
             path.mkdir(parents=True)
             return path
         raise MountError(f"hostPath type check failed: {path} does not exist") from None
-    is_so, title = _IS_OF_TYPE.get(wanted.type, (lambda _: True, ""))
-    if not is_so(mode):
-        raise MountError(f"hostPath type check failed: {path} is not {title}")
+    is_of_type, type_name = _HOST_PATH_TYPES.get(source.type, (lambda _: True, ""))
+    if not is_of_type(mode):
+        raise MountError(f"hostPath type check failed: {path} is not {type_name}")
     return path
 
 
 def memory_folder(uid: str) -> Path:
-    """Where a pod's volumes in memory are."""
+    """The folder of a pod's emptyDir volumes with medium Memory."""
     return SHARED_MEMORY / f"paddle-operator-{uid}"
 
 
 def remove_folder(folder: Path) -> None:
-    """Also where a program took away its own right to write there. What cannot be removed stays."""
+    """Remove a folder even if a program removed its write permission. What cannot be removed stays."""
 
-    def once_more(function: Callable[..., object], path: str, _: object) -> None:
+    def retry_with_permission(function: Callable[..., object], path: str, _: object) -> None:
         try:
             os.chmod(os.path.dirname(path), 0o700)
             if os.path.isdir(path) and not os.path.islink(path):
@@ -172,4 +178,4 @@ def remove_folder(folder: Path) -> None:
             return
 
     if folder.is_dir():
-        shutil.rmtree(folder, onerror=once_more)
+        shutil.rmtree(folder, onerror=retry_with_permission)
