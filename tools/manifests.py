@@ -1,14 +1,14 @@
-"""Writes what is installed with `kubectl apply -f`: a file of deploy/ is what kustomize makes of a folder of config/.
+"""Writes the manifests of deploy/, each of which is the kustomize output of a directory of config/.
 
-`--check` only says what is stale. It needs the kubectl of the test bed, which has kustomize in it.
+`--check` only reports stale files. Needs the kubectl of the test bed, which includes kustomize.
 """
 
 import subprocess
 
 from testbed.assets import binaries
-from tools.derived import ROOT, Texts, main
+from tools.generated import ROOT, Texts, write_or_check
 
-HEAD = "# Made of config/{folder} by `make manifests`: change it there.\n"
+HEAD = "# Generated from config/{folder} by `make manifests`: edit it there.\n"
 FILES = {
     "deploy/v1/operator.yaml": "one-namespace",
     "deploy/v1beta1/operator.yaml": "kubernetes-1.15",
@@ -16,16 +16,16 @@ FILES = {
 }
 
 
-def built(folder: str) -> str:
-    """What kustomize makes of a folder of config/. Raises CalledProcessError."""
+def kustomize(folder: str) -> str:
+    """The kustomize output of a directory of config/. Raises CalledProcessError."""
     command = [str(binaries().kubectl), "kustomize", str(ROOT / "config" / folder)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # our own program
     return HEAD.format(folder=folder) + done.stdout
 
 
 def manifests() -> Texts:
-    return {ROOT / name: built(folder) for name, folder in FILES.items()}
+    return {ROOT / name: kustomize(folder) for name, folder in FILES.items()}
 
 
 if __name__ == "__main__":
-    main(__doc__, manifests, "make manifests")
+    write_or_check(__doc__, manifests, "make manifests")

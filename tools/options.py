@@ -18,26 +18,26 @@ LINE = re.compile(r"^(?P<indent> *)(?P<name>[\w-]+):(?P<value>.*)$")
 PAGE = """\
 # Every flag and every value
 
-You install the operator and ask what can be set. 简体中文：[options.md](../zh_CN/options.md)
+You install the operator and want to know what can be set. 简体中文：[options.md](../zh_CN/options.md)
 
-Derived from `paddle_operator/manager.py` and `charts/paddle-operator/values.yaml` by `python -m tools.generate`; a
-test fails when it is stale.
+Generated from `paddle_operator/manager.py` and `charts/paddle-operator/values.yaml` by `python -m tools.generate`;
+`make lint` fails if it is stale.
 
 ## Flags of /manager
 
-In `deploy/v1/operator.yaml` they stand under `args`; in the chart each has a value, or goes into `extraArgs`.
+In `deploy/v1/operator.yaml` they are `args`; in the chart each has a value, or goes into `extraArgs`.
 
-| flag | left out | meaning |
+| flag | default | meaning |
 |---|---|---|
 {flags}
 
-`--initImage` and the zap flags of the Go operator are accepted and do nothing: the log says so.
+`--initImage` and the zap flags of the Go operator are accepted without effect; a log line says so.
 
 ## Values of the chart
 
 `helm install paddle-operator charts/paddle-operator --set jobnamespace=team-a`
 
-| value | left out | meaning |
+| value | default | meaning |
 |---|---|---|
 {values}
 """
@@ -45,68 +45,71 @@ In `deploy/v1/operator.yaml` they stand under `args`; in the chart each has a va
 
 class Option(NamedTuple):
     name: str
-    left_out: str | None
-    """What holds then; None: it is a switch, and off."""
+    default: str | None
+    """None: a switch, which is off."""
     meaning: str
 
 
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that differs from language to language."""
+class Translation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The texts of one language."""
 
     page: str
     off: str
     meanings: dict[str, str]
 
 
-class Untranslated(Exception):
-    """The meanings of a language are not those of the flags and values that there are."""
+class IncompleteTranslation(Exception):
+    """A flag or value has no meaning in a language, or a meaning has no flag or value."""
 
 
-def english() -> Words:
-    return Words(PAGE, "off", {option.name: option.meaning for option in (*flags(), *values())})
+def english() -> Translation:
+    return Translation(PAGE, "off", {option.name: option.meaning for option in (*flags(), *values())})
 
 
-def chinese() -> Words:
-    return msgspec.toml.decode(CHINESE.read_text(), type=Words)
+def chinese() -> Translation:
+    return msgspec.toml.decode(CHINESE.read_text(), type=Translation)
 
 
-def options(words: Words) -> str:
-    """The page in one language. Raises Untranslated."""
+def options(translation: Translation) -> str:
+    """The page in one language. Raises IncompleteTranslation."""
     names = [option.name for option in (*flags(), *values())]
-    wrong = [f"{name} has no Chinese meaning" for name in names if name not in words.meanings]
-    wrong += [f"{name} has a Chinese meaning, but is no flag or value" for name in words.meanings.keys() - names]
-    if wrong:
-        raise Untranslated(f"{CHINESE.name}: {'; '.join(sorted(wrong))}")
-    return words.page.format(flags=_rows(flags(), words), values=_rows(values(), words))
+    errors = [f"{name} has no Chinese meaning" for name in names if name not in translation.meanings]
+    errors += [
+        f"{name} has a Chinese meaning, but is not a flag or value" for name in translation.meanings.keys() - names
+    ]
+    if errors:
+        raise IncompleteTranslation(f"{CHINESE.name}: {'; '.join(sorted(errors))}")
+    return translation.page.format(flags=_rows(flags(), translation), values=_rows(values(), translation))
 
 
-def _rows(shown: list[Option], words: Words) -> str:
+def _rows(options: list[Option], translation: Translation) -> str:
     return "\n".join(
-        f"| `{option.name}` | {_default(option, words)} | {words.meanings[option.name]} |" for option in shown
+        f"| `{option.name}` | {_default(option, translation)} | {translation.meanings[option.name]} |"
+        for option in options
     )
 
 
-def _default(option: Option, words: Words) -> str:
-    if option.left_out is None:
-        return words.off
-    return f"`{option.left_out}`" if option.left_out else ""
+def _default(option: Option, translation: Translation) -> str:
+    if option.default is None:
+        return translation.off
+    return f"`{option.default}`" if option.default else ""
 
 
 def flags() -> list[Option]:
-    shown = [action for action in parser()._actions if action.help is not argparse.SUPPRESS]
+    visible = [action for action in parser()._actions if action.help is not argparse.SUPPRESS]
     return [
         Option(
             action.option_strings[-1],
             None if isinstance(action.default, bool) else str(action.default or ""),
             action.help or ", ".join(action.choices or ()),
         )
-        for action in shown
+        for action in visible
         if action.dest not in ("help", "version")
     ]
 
 
 def values() -> list[Option]:
-    """The comment above a value is its meaning."""
+    """The values of the chart; the comment above each is its meaning."""
     found, path, meaning = list[Option](), list[str](), list[str]()
     for line in VALUES.read_text().splitlines():
         if line.lstrip().startswith("# "):

@@ -44,11 +44,11 @@ STATUS = (PaddleJobStatus, RoleStatus, Reference, Condition, RootFailure)
 PLAIN = {bool: "true or false", int: "whole number", str: "text", datetime: "time", dict[str, Any]: "PodTemplateSpec"}
 
 TEXT = """\
-# PaddleJob: every field, and what is refused
+# API reference: PaddleJob
 
-You write a PaddleJob and ask what a field means, what counts where you leave it out, or why the API server said no.
-All of this page is derived from the types and rules in `src/paddle_operator/api` by `python -m tools.generate`; a test
-fails when it is stale.
+You write a PaddleJob and want to know what a field means, what its default is, or why the API server refused a value.
+This page is generated from the types and rules in `src/paddle_operator/api` by `python -m tools.generate`; `make lint`
+fails if it is stale.
 
 ```yaml
 {example}```
@@ -58,33 +58,33 @@ fails when it is stale.
 ## What you write
 
 {spec}
-A `template` has every field that a pod has in Kubernetes {kubernetes}, and nothing else: `kubectl apply` refuses a typo
-inside it with its path. Three things differ from the templates of a Deployment: `ephemeralContainers` do not exist (no
-new pod may have any), `metadata` has only annotations, finalizers, labels, name and namespace, and to server-side apply
-a template is one value: who applies part of another's gets a conflict instead of a merge. Where a list is
-keyed (`env` by name, `ports` by port and protocol, `volumes` by name), an entry that stands there twice is refused.
+A `template` has every field of a pod in Kubernetes {kubernetes}, and no others: `kubectl apply` refuses a typo
+inside it with its path. It differs from the template of a Deployment in three ways. `ephemeralContainers` do not exist,
+since no new pod may have any. `metadata` has only annotations, finalizers, labels, name and namespace. To server-side apply
+a template is one atomic value: applying a part of another manager's template is a conflict, not a merge. Duplicate
+entries of keyed lists (`env` by name, `ports` by port and protocol, `volumes` by name) are refused.
 
 ## What is refused
 
-A refusal names the field, the value and the fix, in the same words from the API server, which has the rules as CEL,
-and from the operator, which asks again: an object that was stored before there were rules gets a condition.
+A refusal names the field, the value and the fix. The API server evaluates the rules as CEL. The operator evaluates them
+again with the same messages: an object that was stored before the CRD had rules gets a condition.
 
-| field | the sentence |
+| field | message |
 |---|---|
 {rules}
 
-What stands there of `spec.worker` holds for `spec.ps` and `spec.heter` as well.
+Rules for `spec.worker` hold for `spec.ps` and `spec.heter` as well.
 
-Beyond these, by the schema and in Kubernetes' own words: a value that is not one of those listed above, a role without
-`replicas` or `template`, a template without a container, a port that is not from 1 to 65535; of policies, a list that
-is empty or too long, an exit code that is not from 1 to 255, and texts of another form than described above.
+The schema refuses, with Kubernetes' own messages: a value that is not one of those listed above, a role without
+`replicas` or `template`, a template without a container, a port outside 1 to 65535; in policies, a list that
+is empty or too long, an exit code outside 1 to 255, and texts that do not have the form described above.
 
-After the job was made:
+After the job was created:
 
-{lasting}
+{immutable}
 
-A name is looked at when the job is created and not again, since it cannot change: a job that has a longer name from
-before can still be changed and deleted.
+Names are validated only at creation, since they cannot change: an older job with a longer name
+can still be changed and deleted.
 
 ## What you read
 
@@ -96,18 +96,18 @@ before can still be changed and deleted.
 | `deploy/v1/crd.yaml` | 1.30 or newer | {v1:,} bytes |
 | `deploy/v1beta1/crd.yaml` | 1.15 or older | {v1beta1:,} bytes |
 
-From 1.30 on, an API server leaves alone what breaks a rule and was stored before it, as long as that does not change.
-The rules about names are written with this in mind, and older API servers do not understand them.
+Since 1.30, an API server tolerates a stored value that breaks a newer rule, as long as the value does not change.
+The rules about names rely on this, and older API servers cannot evaluate them.
 
-`kubectl apply` keeps a copy in an annotation and stops at 262,144 bytes; three roles each carry the schema of a pod
-template, so the fields inside it have no descriptions here. `kubectl explain pod.spec` has them.
+`kubectl apply` stores a copy in an annotation, which is limited to 262,144 bytes. Each of the three roles has the schema
+of a pod template, so its fields have no descriptions in the CRD. `kubectl explain pod.spec` has them.
 
 `deploy/v1` is tested on a real API server of Kubernetes {kubernetes}: every rule, every example, every YAML of the
-documents. For `deploy/v1beta1` there is none: the API was removed in Kubernetes 1.22, and nothing that serves it can be
-built any more. Its schema is tested as part of a v1 definition on the real API server, and its form against the rules
-that Kubernetes 1.15 had for it, as far as we know them. It has no CEL (that came in 1.23), no defaults and no keyed
-lists: there a number out of range, a wrong word and a name of more than {longest} characters are refused by the API
-server, and the rest is told by the operator in a condition.
+documents. `deploy/v1beta1` cannot be: the API was removed in Kubernetes 1.22, and no server with it can be
+built any more. Its schema is tested as part of a v1 definition on the real API server, and its form against the known
+rules of Kubernetes 1.15. It has no CEL (added in 1.23), no defaults and no keyed
+lists. There the API server refuses a number out of range, an unknown enum value and a name of more than {longest}
+characters; the operator reports the rest in a condition.
 """
 
 
@@ -119,7 +119,7 @@ def reference() -> str:
         spec="\n".join(table(kind) for kind in SPEC),
         status="\n".join(table(kind) for kind in STATUS),
         rules="\n".join(rule_rows()),
-        lasting="\n".join(f"- {each.sentence}." for each in LASTING_FIELDS),
+        immutable="\n".join(f"- {each.sentence}." for each in LASTING_FIELDS),
         v1=size(crd()),
         v1beta1=size(crd_v1beta1()),
         longest=LONGEST_NAME,
@@ -132,23 +132,23 @@ def table(kind: type[msgspec.Struct]) -> str:
 
 
 def row(field: Field) -> str:
-    needed = " (must be there)" if field.required else ""
-    default = f" Left out, it is {field.default}." if isinstance(field.default, Enum) else ""
-    return f"| `{field.name}` | {in_words(field.type)}{needed} | {field.description}{default} |"
+    needed = " (required)" if field.required else ""
+    default = f" Default: {field.default}." if isinstance(field.default, Enum) else ""
+    return f"| `{field.name}` | {describe_type(field.type)}{needed} | {field.description}{default} |"
 
 
-def in_words(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     if is_struct(kind):
         return f"[{kind.__name__}](#{kind.__name__.lower()})"
     if isinstance(kind, type) and issubclass(kind, Enum):
         return ", ".join(f"`{member.value}`" for member in kind)
     if get_origin(kind) is tuple:
-        return f"list of {in_words(get_args(kind)[0])}"
+        return f"list of {describe_type(get_args(kind)[0])}"
     return PLAIN.get(kind, "map of quantities")
 
 
 def rule_rows() -> Iterator[str]:
-    """The roles' rules are the same, so that of the workers stands for all."""
+    """All roles have the same rules, so only those of the workers are listed."""
     every: tuple[Rule[Any], ...] = (*NAME_RULES, *SPEC_RULES)
     for rule in every:
         if not rule.field.startswith(("spec.ps.", "spec.heter.")):
@@ -156,5 +156,5 @@ def rule_rows() -> Iterator[str]:
 
 
 def size(manifest: dict[str, Any]) -> int:
-    """As kubectl counts it: JSON without spaces."""
+    """In bytes as kubectl counts it: JSON without spaces."""
     return len(json.dumps(manifest, separators=(",", ":")))

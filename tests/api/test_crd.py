@@ -12,14 +12,14 @@ from paddle_operator.api.schema import fields_of
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
 from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
 from tests.api.corpus import ROOT
-from tools.derived import stale
-from tools.generate import derived
+from tools.generate import generated_files
+from tools.generated import stale_files
 
 KUBECTL_APPLY_KEEPS = 262_144
 
 
-def test_what_is_derived_from_the_types_is_not_stale() -> None:
-    assert stale(derived()) == []
+def test_what_is_derived_from_the_types_is_not_stale_files() -> None:
+    assert stale_files(generated_files()) == []
 
 
 def test_the_command_says_so_as_well() -> None:

@@ -8,7 +8,7 @@ import yaml
 
 from testbed.assets import Binaries
 from tests.install.installed import CRD, MANAGER, OPERATOR, ROOT, Manifest, Place, objects
-from tools.manifests import built
+from tools.manifests import kustomize
 
 SERVICE: Place = ("Service", MANAGER[1], f"{MANAGER[2]}-metrics")
 MONITOR: Place = ("ServiceMonitor", MANAGER[1], MANAGER[2])
@@ -21,11 +21,11 @@ def with_prometheus(control_plane_binaries: Binaries, tmp_path: Path) -> dict[Pl
     config = os.path.relpath(ROOT / "config", tmp_path.resolve())
     asked = {"resources": [f"{config}/one-namespace"], "components": [f"{config}/prometheus"]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(asked))
-    return objects(built(str(tmp_path)))
+    return objects(kustomize(str(tmp_path)))
 
 
 def test_config_default_is_crd_and_operator(control_plane_binaries: Binaries) -> None:
-    assert objects(built("default")) == objects(CRD.read_text()) | objects(OPERATOR.read_text())
+    assert objects(kustomize("default")) == objects(CRD.read_text()) | objects(OPERATOR.read_text())
 
 
 def test_prometheus_overlay_adds_a_service_monitor(with_prometheus: dict[Place, Manifest]) -> None:

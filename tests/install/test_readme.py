@@ -31,7 +31,7 @@ from tests.install.installed import (
     process_of,
 )
 from tests.stories.harness import ClusterHarness
-from tools.derived import stale
+from tools.generated import stale_files
 from tools.manifests import manifests
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -68,7 +68,7 @@ def rows(table: str) -> list[dict[str, str]]:
 
 
 def test_manifests_match_kustomize_output(control_plane_binaries: object) -> None:
-    assert stale(manifests()) == []
+    assert stale_files(manifests()) == []
 
 
 @pytest.mark.timeout(600)
