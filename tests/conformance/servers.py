@@ -16,8 +16,8 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
-from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
-from paddle_operator.local.apiserver.scheme.kind import Kind, nothing_more
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
+from paddle_operator.local.apiserver.scheme.kind import Kind, accept_all
 from testbed.control_plane import ControlPlane
 
 MERGE = "application/merge-patch+json"
@@ -27,7 +27,7 @@ TOKEN = "token-of-the-embedded-server"
 
 
 def served_kinds() -> tuple[Kind, ...]:
-    return (*KINDS, kind_of(crd(), nothing_more))
+    return (*KINDS, kind_from_crd(crd(), accept_all))
 
 
 @dataclass(frozen=True)

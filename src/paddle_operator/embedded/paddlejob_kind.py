@@ -13,12 +13,12 @@ from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS
 from paddle_operator.api.paddlejob_rules import NAME_RULES, SPEC_RULES
 from paddle_operator.api.rules import Rule, at, problem
 from paddle_operator.kube.errors import Cause
-from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
 
 
 def paddle_job_kind() -> Kind:
-    return kind_of(crd(), rules_kept)
+    return kind_from_crd(crd(), rules_kept)
 
 
 def rules_kept(new: Manifest, old: Manifest | None) -> list[Cause]:

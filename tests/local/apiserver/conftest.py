@@ -1,7 +1,6 @@
-"""An embedded API server of the test's own, and a client of it."""
+"""A local API server of the test, and a client of it."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from testbed.clock import FakeClock
-from tests.local.apiserver.running import TOKEN, client_of
-
-Start = Callable[[], AbstractAsyncContextManager[ApiServer]]
+from tests.local.apiserver.helpers import TOKEN, client_of
 
 
 @pytest.fixture
@@ -22,7 +19,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def server(tmp_path: Path, clock: FakeClock) -> AsyncIterator[ApiServer]:
-    """Its clock stands still until the test moves it."""
+    """Its clock only moves when the test advances it."""
     async with ApiServer(tmp_path / "state", KINDS, token=TOKEN, clock=clock) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: every write that was acknowledged is there afterwards, and versions never go back."""
+"""After kill -9 at any moment every acknowledged write is stored, and versions never decrease."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import KubeError, Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from tests.conftest import say
-from tests.local.apiserver.running import TOKEN, a_config_map, until
+from tests.local.apiserver.helpers import TOKEN, make_config_map, wait_until
 
 ROUNDS = 6
 WRITERS = 8
@@ -36,10 +36,10 @@ asyncio.run(main())
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
-    """A server in a process of its own, and a client of it that tries nothing twice."""
+async def start_server(directory: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
+    """A server in its own process, and a client that does not retry."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, str(folder), TOKEN, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", PROGRAM, str(directory), TOKEN, stdout=asyncio.subprocess.PIPE
     )
     try:
         assert process.stdout
@@ -53,37 +53,37 @@ async def served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
 
 
 class Ledger:
-    """What the server has acknowledged: the newest version of each name, None where it was deleted."""
+    """The acknowledged writes: the newest version of each name, None if deleted."""
 
     def __init__(self) -> None:
         self.known: dict[str, int | None] = {}
-        self.unsure: set[str] = set()  # the last deed was not answered: either is right
-        self.newest = 0
+        self.unacknowledged: set[str] = set()  # the last write has no response: both results are valid
+        self.newest_version = 0
 
     async def write(self, client: Client, writer: int, dice: random.Random) -> None:
-        """Write until the server is gone."""
+        """Write until the server is killed."""
         number = 0
         while True:
             number += 1
             name = f"m{writer}-{dice.randrange(40)}"
             try:
-                await self._once(client, name, number)
+                await self._write_once(client, name, number)
             except Unreachable:
-                self.unsure.add(name)
+                self.unacknowledged.add(name)
                 return
 
-    async def _once(self, client: Client, name: str, number: int) -> None:
+    async def _write_once(self, client: Client, name: str, number: int) -> None:
         key = Key("default", name)
         if self.known.get(name) is None:
-            made = await client.create(CONFIG_MAPS, a_config_map(name))
-            self.known[name] = made.version
+            created = await client.create(CONFIG_MAPS, make_config_map(name))
+            self.known[name] = created.version
         elif number % 3:
-            done = await client.merge(CONFIG_MAPS, key, {"data": {"number": str(number), "filling": "x" * 2000}})
-            self.known[name] = done.version
+            merged = await client.merge(CONFIG_MAPS, key, {"data": {"number": str(number), "padding": "x" * 2000}})
+            self.known[name] = merged.version
         else:
             await client.delete(CONFIG_MAPS, key)
             self.known[name] = None
-        self.newest = max(self.newest, self.known[name] or 0)
+        self.newest_version = max(self.newest_version, self.known[name] or 0)
 
 
 async def test_every_acknowledged_write_survives_a_kill(tmp_path: Path, pytestconfig: pytest.Config) -> None:
@@ -91,36 +91,38 @@ async def test_every_acknowledged_write_survives_a_kill(tmp_path: Path, pytestco
     say(pytestconfig, f"durability: seed {seed}")
     dice, ledger, acknowledged = random.Random(seed), Ledger(), 0
     for _ in range(ROUNDS):
-        async with served(tmp_path) as (process, client):
-            await check(client, ledger)
+        async with start_server(tmp_path) as (process, client):
+            await check_writes(client, ledger)
             writers = [
                 asyncio.ensure_future(ledger.write(client, writer, random.Random(dice.random())))
                 for writer in range(WRITERS)
             ]
-            begun = ledger.newest
-            await until(lambda begun=begun: ledger.newest >= begun + 20)  # type: ignore[misc]  # however slow the disk
-            await asyncio.sleep(dice.uniform(0, 0.5))  # the moment is the point of the test
+            start_version = ledger.newest_version
+            await wait_until(lambda start_version=start_version: ledger.newest_version >= start_version + 20)  # type: ignore[misc]  # however slow the disk
+            await asyncio.sleep(dice.uniform(0, 0.5))  # a kill at a random moment
             os.kill(process.pid, signal.SIGKILL)
             await asyncio.gather(*writers)
-        acknowledged = max(acknowledged, ledger.newest)
-    async with served(tmp_path) as (_, client):
-        await check(client, ledger)
-    assert acknowledged > 100, "the server was not killed before it had done anything"
+        acknowledged = max(acknowledged, ledger.newest_version)
+    async with start_server(tmp_path) as (_, client):
+        await check_writes(client, ledger)
+    assert acknowledged > 100, "too few writes before the kills"
 
 
-async def check(client: Client, ledger: Ledger) -> None:
-    there = {each.key.name: each.version for each in await client.list_all(CONFIG_MAPS, Scope("default"))}
+async def check_writes(client: Client, ledger: Ledger) -> None:
+    stored = {each.key.name: each.version for each in await client.list_all(CONFIG_MAPS, Scope("default"))}
     for name, version in ledger.known.items():
-        if name in ledger.unsure:
-            assert version is None or there.get(name, version) >= version
+        if name in ledger.unacknowledged:
+            assert version is None or stored.get(name, version) >= version
         else:
-            assert there.get(name) == version, name
-    for name in ledger.unsure:
-        ledger.known[name] = there.get(name)
-    ledger.unsure.clear()
+            assert stored.get(name) == version, name
+    for name in ledger.unacknowledged:
+        ledger.known[name] = stored.get(name)
+    ledger.unacknowledged.clear()
     try:
-        made = await client.create(CONFIG_MAPS, a_config_map("newest"))
+        written = await client.create(CONFIG_MAPS, make_config_map("newest"))
     except KubeError:
-        made = await client.merge(CONFIG_MAPS, Key("default", "newest"), {"data": {"after": str(ledger.newest)}})
-    assert made.version > ledger.newest, "versions never go back"
-    ledger.newest = made.version
+        written = await client.merge(
+            CONFIG_MAPS, Key("default", "newest"), {"data": {"after": str(ledger.newest_version)}}
+        )
+    assert written.version > ledger.newest_version, "versions never decrease"
+    ledger.newest_version = written.version

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is a refusal or an object, and never a defect of the server."""
+"""Fuzzed requests get a Status or an object, never an internal error."""
 
 import contextlib
 import logging
@@ -12,18 +12,18 @@ import pytest
 
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.clock import SystemClock
-from paddle_operator.local.apiserver.answers import Answer
-from paddle_operator.local.apiserver.api_errors import Refusal
-from paddle_operator.local.apiserver.handlers import Api, Request
-from paddle_operator.local.apiserver.patch.json_patch import JSON, MERGE, STRATEGIC
-from paddle_operator.local.apiserver.request_info import target_of
+from paddle_operator.local.apiserver.api_errors import StatusError
+from paddle_operator.local.apiserver.handlers import APIRequest, Handlers
+from paddle_operator.local.apiserver.patch.json_patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from paddle_operator.local.apiserver.registry.resource import APIResponse
+from paddle_operator.local.apiserver.request_info import parse_request_path
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
-from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
-from paddle_operator.local.apiserver.scheme.kind import nothing_more
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
+from paddle_operator.local.apiserver.scheme.kind import accept_all
 from tests.conftest import say
 
-TRIES = 4000
-ODD: list[Any] = [
+MAX_REQUESTS = 4000
+ODD_VALUES: list[Any] = [
     None,
     0,
     -1,
@@ -80,48 +80,48 @@ SCALE = {"kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}}
 OPTIONS = {"propagationPolicy": "Orphan", "gracePeriodSeconds": 5, "preconditions": {"uid": "u"}, "dryRun": ["All"]}
 
 
-def spoiled(value: Any, dice: random.Random) -> Any:
-    """The same with one part replaced, removed or doubled, anywhere in it."""
+def mutate(value: Any, dice: random.Random) -> Any:
+    """A copy with one value replaced, removed, doubled or added."""
     if not isinstance(value, dict | list) or not value or dice.random() < 0.15:
-        return dice.choice(ODD)
+        return dice.choice(ODD_VALUES)
     copy = value.copy()
-    place = dice.choice(list(copy) if isinstance(copy, dict) else range(len(copy)))
-    deed = dice.random()
-    if deed < 0.1:
-        del copy[place]
-    elif deed < 0.15 and isinstance(copy, list):
-        copy.append(copy[place])
-    elif deed < 0.2 and isinstance(copy, dict):
-        copy[dice.choice(("", "x", "spec", "name", "$patch", "ä"))] = dice.choice(ODD)
+    position = dice.choice(list(copy) if isinstance(copy, dict) else range(len(copy)))
+    choice = dice.random()
+    if choice < 0.1:
+        del copy[position]
+    elif choice < 0.15 and isinstance(copy, list):
+        copy.append(copy[position])
+    elif choice < 0.2 and isinstance(copy, dict):
+        copy[dice.choice(("", "x", "spec", "name", "$patch", "ä"))] = dice.choice(ODD_VALUES)
     else:
-        copy[place] = spoiled(copy[place], dice)
+        copy[position] = mutate(copy[position], dice)
     return copy
 
 
-def requests(dice: random.Random) -> Request:
+def random_request(dice: random.Random) -> APIRequest:
     path, content = dice.choice(list(OBJECTS.items()))
-    whole = {"metadata": METADATA | ({"ownerReferences": [OWNER]} if dice.random() < 0.3 else {})} | content
+    manifest = {"metadata": METADATA | ({"ownerReferences": [OWNER]} if dice.random() < 0.3 else {})} | content
     status = f"{path}/a/status"
-    makers: list[Callable[[], tuple[str, str, Any, str]]] = [
-        lambda: ("POST", path, spoiled(whole, dice), ""),
-        lambda: ("PUT", f"{path}/a", spoiled(whole, dice), ""),
-        lambda: ("PUT", status, spoiled(whole, dice), ""),
-        lambda: ("PATCH", f"{path}/a", spoiled(whole, dice), dice.choice((MERGE, STRATEGIC))),
-        lambda: ("PATCH", status, spoiled(whole, dice), dice.choice((MERGE, STRATEGIC))),
-        lambda: ("PATCH", f"{path}/a", spoiled(operations(whole, dice), dice), JSON),
-        lambda: ("DELETE", f"{path}/a", spoiled(OPTIONS, dice), ""),
-        lambda: ("POST", f"{CORE}pods/a/binding", spoiled(BINDING, dice), ""),
-        lambda: ("POST", f"{CORE}pods/a/eviction", spoiled(EVICTION, dice), ""),
-        lambda: ("PUT", f"{list(OBJECTS)[-1]}/a/scale", spoiled(SCALE, dice), ""),
-        lambda: ("PATCH", f"{list(OBJECTS)[-1]}/a/scale", spoiled(SCALE, dice), MERGE),
+    candidates: list[Callable[[], tuple[str, str, Any, str]]] = [
+        lambda: ("POST", path, mutate(manifest, dice), ""),
+        lambda: ("PUT", f"{path}/a", mutate(manifest, dice), ""),
+        lambda: ("PUT", status, mutate(manifest, dice), ""),
+        lambda: ("PATCH", f"{path}/a", mutate(manifest, dice), dice.choice((MERGE_PATCH, STRATEGIC_MERGE_PATCH))),
+        lambda: ("PATCH", status, mutate(manifest, dice), dice.choice((MERGE_PATCH, STRATEGIC_MERGE_PATCH))),
+        lambda: ("PATCH", f"{path}/a", mutate(random_operations(dice), dice), JSON_PATCH),
+        lambda: ("DELETE", f"{path}/a", mutate(OPTIONS, dice), ""),
+        lambda: ("POST", f"{CORE}pods/a/binding", mutate(BINDING, dice), ""),
+        lambda: ("POST", f"{CORE}pods/a/eviction", mutate(EVICTION, dice), ""),
+        lambda: ("PUT", f"{list(OBJECTS)[-1]}/a/scale", mutate(SCALE, dice), ""),
+        lambda: ("PATCH", f"{list(OBJECTS)[-1]}/a/scale", mutate(SCALE, dice), MERGE_PATCH),
     ]
-    method, where, body, media = dice.choice(makers)()
-    target = target_of(where)
-    assert target
-    return Request(method, target, {}, msgspec.json.encode(body), media)
+    method, url, body, media_type = dice.choice(candidates)()
+    info = parse_request_path(url)
+    assert info
+    return APIRequest(method, info, {}, msgspec.json.encode(body), media_type)
 
 
-def operations(whole: dict[str, Any], dice: random.Random) -> list[dict[str, Any]]:
+def random_operations(dice: random.Random) -> list[dict[str, Any]]:
     paths = [
         "/metadata/labels/x",
         "/metadata",
@@ -133,68 +133,75 @@ def operations(whole: dict[str, Any], dice: random.Random) -> list[dict[str, Any
     ]
     names = ("add", "remove", "replace", "move", "copy", "test")
     return [
-        {"op": dice.choice(names), "path": dice.choice(paths), "value": dice.choice(ODD), "from": dice.choice(paths)}
+        {
+            "op": dice.choice(names),
+            "path": dice.choice(paths),
+            "value": dice.choice(ODD_VALUES),
+            "from": dice.choice(paths),
+        }
         for _ in range(dice.randrange(1, 4))
     ]
 
 
-def code_of(api: Api, request: Request) -> int:
+def response_code(api: Handlers, request: APIRequest) -> int:
     try:
-        outcome = api.answer(request)
-    except Refusal as refusal:
-        msgspec.json.encode(refusal.status)
-        return refusal.code
-    except Exception as defect:
-        raise AssertionError(f"{request} made {type(defect).__name__}: {defect}") from defect
-    assert isinstance(outcome, Answer)
-    return outcome.code
+        response = api.handle(request)
+    except StatusError as error:
+        msgspec.json.encode(error.status)
+        return error.code
+    except Exception as error:
+        raise AssertionError(f"{request} raised {type(error).__name__}: {error}") from error
+    assert isinstance(response, APIResponse)
+    return response.code
 
 
-async def test_no_request_of_any_form_makes_a_defect(
+async def test_fuzzed_requests_raise_only_status_errors(
     tmp_path: Path, pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
     say(pytestconfig, f"hostile requests: seed {seed}")
     dice = random.Random(seed)
-    api = Api(tmp_path, (*KINDS, kind_of(crd(), nothing_more)), SystemClock())
+    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(), accept_all)), SystemClock())
     codes: dict[int, int] = {}
     try:
-        for number in range(TRIES):
+        for number in range(MAX_REQUESTS):
             if number % 20 == 0:
-                await renew(api)
-            code = code_of(api, requests(dice))
+                await recreate_objects(api)
+            code = response_code(api, random_request(dice))
             codes[code] = codes.get(code, 0) + 1
-        await api.garbage._collect()
+        await api.garbage_collector._collect()
     finally:
         api.store.close()
-    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == [], "nor in cleaning up"
-    assert sum(count for code, count in codes.items() if code < 300) > TRIES / 20, codes
-    assert sum(count for code, count in codes.items() if code >= 400) > TRIES / 20, codes
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == [], (
+        "no error in garbage collection, either"
+    )
+    assert sum(count for code, count in codes.items() if code < 300) > MAX_REQUESTS / 20, codes
+    assert sum(count for code, count in codes.items() if code >= 400) > MAX_REQUESTS / 20, codes
 
 
-async def renew(api: Api) -> None:
-    """An object of each kind, whole, for the next ones to be aimed at."""
+async def recreate_objects(api: Handlers) -> None:
+    """Create a valid object of each kind for the next requests."""
     for path, content in OBJECTS.items():
-        target = target_of(path)
-        assert target
-        resource = api.resources.find(target.group, target.version, target.plural)
+        info = parse_request_path(path)
+        assert info
+        resource = api.resources.find(info.group, info.version, info.plural)
         assert resource
         for record in tuple(resource.table):
             if record.key.name == "a":
-                api.writer.remove(resource, record, resource.manifest(record))
+                api.writer.delete(resource, record, resource.manifest(record))
         body = msgspec.json.encode({"metadata": {"name": "a", "labels": {"x": "y"}}} | content)
-        with contextlib.suppress(Refusal):  # an Event of the new form needs more than it has here
-            api.answer(Request("POST", target, {}, body))
+        with contextlib.suppress(StatusError):  # an events.k8s.io Event lacks required fields
+            api.handle(APIRequest("POST", info, {}, body))
 
 
 @pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
-async def test_what_is_nested_too_deeply_is_refused_or_dropped(tmp_path: Path, depth: int) -> None:
-    api = Api(tmp_path, (*KINDS, kind_of(crd(), nothing_more)), SystemClock())
+async def test_deeply_nested_bodies_are_rejected_or_pruned(tmp_path: Path, depth: int) -> None:
+    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(), accept_all)), SystemClock())
     try:
         for path in OBJECTS:
-            target = target_of(path)
-            assert target
+            info = parse_request_path(path)
+            assert info
             nested = b'{"metadata": {"name": "deep"}, "spec": ' + b'{"a":' * depth + b"1" + b"}" * (depth + 1)
-            assert code_of(api, Request("POST", target, {}, nested)) < 500, path
+            assert response_code(api, APIRequest("POST", info, {}, nested)) < 500, path
     finally:
         api.store.close()

@@ -1,19 +1,19 @@
-"""Selectors are judged in tests/conformance; here is what only the parser knows."""
+"""Parsing of selectors; tests/conformance tests them through the API."""
 
 import pytest
 
-from paddle_operator.local.apiserver.api_errors import Refusal
-from paddle_operator.local.apiserver.selectors import field_test, label_test
+from paddle_operator.local.apiserver.api_errors import StatusError
+from paddle_operator.local.apiserver.selectors import parse_field_selector, parse_label_selector
 
 
-def test_a_selector_of_nothing_asks_nothing() -> None:
-    assert label_test("") is None
-    assert label_test("  ") is None
-    assert field_test("", "", "pods") is None
+def test_empty_selector_has_no_predicate() -> None:
+    assert parse_label_selector("") is None
+    assert parse_label_selector("  ") is None
+    assert parse_field_selector("", "", "pods") is None
 
 
 @pytest.mark.parametrize(
-    ("text", "labels", "fits"),
+    ("text", "labels", "matches"),
     [
         ("a=b,c!=d", {"a": "b"}, True),
         ("a=b,c!=d", {"a": "b", "c": "d"}, False),
@@ -27,20 +27,20 @@ def test_a_selector_of_nothing_asks_nothing() -> None:
         ("a<5", {}, False),
     ],
 )
-def test_labels_fit_or_not(text: str, labels: dict[str, str], fits: bool) -> None:
-    test = label_test(text)
-    assert test is not None
-    assert test(labels) is fits
+def test_label_selector_matches(text: str, labels: dict[str, str], matches: bool) -> None:
+    predicate = parse_label_selector(text)
+    assert predicate is not None
+    assert predicate(labels) is matches
 
 
 @pytest.mark.parametrize("text", ["a in (b", "a in b)", "a notin", "a !b", "a=b c", "a==!b", ",a", "a>", "a/=b", "/a"])
-def test_what_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(Refusal, match=r"labelSelector|expected"):
-        label_test(text)
+def test_invalid_label_selector_is_rejected(text: str) -> None:
+    with pytest.raises(StatusError, match=r"labelSelector|expected"):
+        parse_label_selector(text)
 
 
-def test_values_of_fields_may_have_commas_and_equal_signs() -> None:
-    test = field_test(r"metadata.name=a\,b\=c\\", "", "pods")
-    assert test is not None
-    assert test({"metadata.name": "a,b=c\\"})
-    assert not test({"metadata.name": "a"})
+def test_field_values_may_have_escaped_characters() -> None:
+    predicate = parse_field_selector(r"metadata.name=a\,b\=c\\", "", "pods")
+    assert predicate is not None
+    assert predicate({"metadata.name": "a,b=c\\"})
+    assert not predicate({"metadata.name": "a"})

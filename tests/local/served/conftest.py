@@ -9,7 +9,7 @@ import pytest
 from paddle_operator.api.crd import crd
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
-from paddle_operator.local.apiserver.scheme.kind import Kind, nothing_more
+from paddle_operator.local.apiserver.scheme.kind import Kind, accept_all
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.credentials import ADMIN
@@ -20,7 +20,7 @@ TOKEN = "a-token"
 
 @pytest.fixture(scope="session")
 def paddle_jobs() -> Kind:
-    return custom_resource.kind_of(crd(), nothing_more)
+    return custom_resource.kind_from_crd(crd(), accept_all)
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""The embedded API server: objects in SQLite, served over HTTP as a kube-apiserver serves them."""
+"""The local API server: objects in SQLite, served over HTTP as kube-apiserver serves them."""

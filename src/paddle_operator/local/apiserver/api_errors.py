@@ -1,6 +1,6 @@
-"""How does the embedded API server say no? With a Status, in the words of kube-apiserver wherever it has some.
+"""Which errors does the API server return? Status objects with kube-apiserver's code, reason and message.
 
-kubectl prints the message and clients decide by code and reason, so that these three are the contract.
+kubectl prints the message, and clients decide by code and reason: these three are the contract.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +25,8 @@ REASONS = {
 }
 
 
-class Refusal(Exception):
-    """A request that is answered with a Status; str() is its message."""
+class StatusError(Exception):
+    """A failed request. The response is a Status object; str() is its message."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Refusal(Exception):
         self.code = code
         self.reason = REASONS.get(code, "") if reason is None else reason
         self.details = dict(details or {})
-        if told := [_told(cause) for cause in causes]:
-            self.details["causes"] = told
+        if status_causes := [_status_cause(cause) for cause in causes]:
+            self.details["causes"] = status_causes
 
     @property
     def status(self) -> Manifest:
@@ -60,70 +60,67 @@ class Refusal(Exception):
         return status | {"code": self.code}
 
 
-def _told(cause: Cause) -> dict[str, str]:
+def _status_cause(cause: Cause) -> dict[str, str]:
     parts = {"reason": cause.reason, "message": cause.message, "field": cause.field}
     return {name: text for name, text in parts.items() if text}
 
 
-def resource_name(kind: Kind) -> str:
-    """`pods`, `paddlejobs.batch.paddlepaddle.org`: how sentences spell a kind's collection."""
-    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-
-
-def about(kind: Kind, name: str, **more: object) -> dict[str, object]:
-    """The details that say whom a refusal is about."""
+def status_details(kind: Kind, name: str, **more: object) -> dict[str, object]:
+    """The details of a Status that identify the object."""
     parts = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in (parts | more).items() if value}
 
 
-class Malformed(Refusal):
-    """What was sent does not even have the form of its kind."""
+class MalformedObject(StatusError):
+    """The body cannot be decoded as an object of its kind."""
 
     def __init__(self, kind: Kind, sent: str, why: str) -> None:
         super().__init__(400, f'{sent} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
 
-def bad_request(sentence: str) -> Refusal:
-    return Refusal(400, sentence)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, message)
 
 
-def not_found(kind: Kind, name: str) -> Refusal:
-    return Refusal(404, f'{resource_name(kind)} "{name}" not found', details=about(kind, name))
+def not_found(kind: Kind, name: str) -> StatusError:
+    return StatusError(404, f'{kind.group_resource} "{name}" not found', details=status_details(kind, name))
 
 
-def already_exists(kind: Kind, name: str) -> Refusal:
-    sentence = f'{resource_name(kind)} "{name}" already exists'
-    return Refusal(409, sentence, reason="AlreadyExists", details=about(kind, name))
+def already_exists(kind: Kind, name: str) -> StatusError:
+    message = f'{kind.group_resource} "{name}" already exists'
+    return StatusError(409, message, reason="AlreadyExists", details=status_details(kind, name))
 
 
-def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> Refusal:
-    resource = resource_name(kind) + (f"/{subresource}" if subresource else "")
-    return Refusal(409, f'Operation cannot be fulfilled on {resource} "{name}": {why}', details=about(kind, name))
+def conflict(kind: Kind, name: str, why: str, subresource: str = "") -> StatusError:
+    resource = kind.group_resource + (f"/{subresource}" if subresource else "")
+    return StatusError(
+        409, f'Operation cannot be fulfilled on {resource} "{name}": {why}', details=status_details(kind, name)
+    )
 
 
-def stale(kind: Kind, name: str) -> Refusal:
+def modified_conflict(kind: Kind, name: str) -> StatusError:
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(kind, name, why)
 
 
-def forbidden(kind: Kind, name: str, why: str, causes: Iterable[Cause] = ()) -> Refusal:
-    whom = f'{resource_name(kind)} "{name}"' if name else resource_name(kind)
-    return Refusal(403, f"{whom} is forbidden: {why}", details=about(kind, name), causes=causes)
+def forbidden(kind: Kind, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
+    resource = f'{kind.group_resource} "{name}"' if name else kind.group_resource
+    return StatusError(403, f"{resource} is forbidden: {why}", details=status_details(kind, name), causes=causes)
 
 
-def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
-    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes))
-    words = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
-    spelled = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> StatusError:
+    errors = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    messages = list(dict.fromkeys(errors))
+    message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     details = {key: value for key, value in {"name": name, "group": kind.group, "kind": kind.kind}.items() if value}
-    return Refusal(422, f'{spelled} "{name}" is invalid: {words}', details=details, causes=causes)
+    return StatusError(422, f'{kind.group_kind} "{name}" is invalid: {message}', details=details, causes=causes)
 
 
-def expired(sentence: str, reason: str = "Expired") -> Refusal:
-    return Refusal(410, sentence, reason=reason)
+def expired(message: str, reason: str = "Expired") -> StatusError:
+    return StatusError(410, message, reason=reason)
 
 
-def too_large_version(asked: int, newest: int) -> Refusal:
+def too_large_version(requested: int, current: int) -> StatusError:
     cause = Cause(message="Too large resource version", reason="ResourceVersionTooLarge")
-    sentence = f"Too large resource version: {asked}, current: {newest}"
-    return Refusal(504, sentence, details={"retryAfterSeconds": 1}, causes=[cause])
+    message = f"Too large resource version: {requested}, current: {current}"
+    return StatusError(504, message, details={"retryAfterSeconds": 1}, causes=[cause])

@@ -1,74 +1,111 @@
-"""Which kinds are there? What kubectl asks first: /version, /api, /apis and what stands below, group by group.
+"""Which groups, versions and kinds are served? kubectl's first requests: /version, /api, /apis and the groups below.
 
-kubectl 1.36 asks for everything at once (aggregated discovery, v2); older programs ask for a document a group.
+kubectl 1.36 requests all of it at once (aggregated discovery, v2); older clients request one document a group.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
-from paddle_operator.local.apiserver.documents import Document, Finder, as_document
+import msgspec
+
+from paddle_operator.local.apiserver.request_info import JSON_MEDIA_TYPE
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
-from paddle_operator.local.apiserver.scheme.openapi_definitions import data
+from paddle_operator.local.apiserver.scheme.openapi_definitions import openapi_data
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-CHANGE = ("get", "patch", "update")
+SUBRESOURCE_VERBS = ("get", "patch", "update")
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-# The parts of pods that are served beside /status: who binds and who evicts them, and their logs.
-POD_PARTS: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
+# The subresources of pods besides status: the kind of their body and their verbs.
+POD_SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
     "binding": (("", "v1", "Binding"), ("create",)),
     "eviction": (("policy", "v1", "Eviction"), ("create",)),
     "log": (("", "v1", "Pod"), ("get",)),
 }
 
 
-def documents(kinds: Iterable[Kind]) -> Finder:
-    groups = by_group(kinds)
-    plain = {path: as_document(content) for path, content in plain_documents(groups).items()}
-    whole = {
-        (path, version): as_document(content, AGGREGATED.format(version=version))
+@dataclass(frozen=True)
+class Document:
+    """A response that describes the API; also used by openapi.py."""
+
+    body: bytes
+    media_type: str = JSON_MEDIA_TYPE
+    immutable: bool = False  # its URL has its hash, so clients may cache it for good
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the body, for the ETag."""
+        return hashlib.sha256(self.body).hexdigest().upper()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How long a client may cache it, and how it revalidates."""
+        cache_control = "public, immutable, max-age=31536000" if self.immutable else "no-cache, private"
+        return {"Cache-Control": cache_control, "ETag": f'"{self.digest}"', "Vary": "Accept"}
+
+
+FindDocument = Callable[[str, str, str], Document | None]
+"""The document at a path, for a query (`hash=…`) and an Accept header; None if there is none."""
+
+
+def json_document(content: object, media_type: str = JSON_MEDIA_TYPE) -> Document:
+    return Document(msgspec.json.encode(content), media_type)
+
+
+def discovery_documents(kinds: Iterable[Kind]) -> FindDocument:
+    groups = kinds_by_group(kinds)
+    plain = {path: json_document(content) for path, content in plain_documents(groups).items()}
+    aggregated = {
+        (path, version): json_document(content, AGGREGATED.format(version=version))
         for version in AGGREGATED_VERSIONS
         for path, content in aggregated_documents(groups, version).items()
     }
 
     def find(path: str, _query: str, accept: str) -> Document | None:
-        wanted = accept.replace(" ", "")
+        accepted = accept.replace(" ", "")
         for version in AGGREGATED_VERSIONS:
-            if (path, version) in whole and AGGREGATED.format(version=version) in wanted:
-                return whole[path, version]
+            if (path, version) in aggregated and AGGREGATED.format(version=version) in accepted:
+                return aggregated[path, version]
         return plain.get(path)
 
     return find
 
 
-def by_group(kinds: Iterable[Kind]) -> dict[tuple[str, str], list[Kind]]:
-    """The kinds by group and version, the core first."""
+def kinds_by_group(kinds: Iterable[Kind]) -> dict[tuple[str, str], list[Kind]]:
+    """The kinds by group and version, the core group first."""
     ordered = sorted(kinds, key=lambda kind: (kind.group, kind.version, kind.plural))
-    return {key: list(each) for key, each in groupby(ordered, lambda kind: (kind.group, kind.version))}
+    return {key: list(group) for key, group in groupby(ordered, lambda kind: (kind.group, kind.version))}
 
 
 def plain_documents(groups: Mapping[tuple[str, str], list[Kind]]) -> dict[str, Manifest]:
-    found: dict[str, Manifest] = {
-        "/version": version(),
+    documents: dict[str, Manifest] = {
+        "/version": version_info(),
         "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
-        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(name, v) for name, v in groups if name]},
+        "/apis": {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [api_group(name, v) for name, v in groups if name],
+        },
     }
-    for (name, number), kinds in groups.items():
+    for (name, version), kinds in groups.items():
         if name:
-            found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1"} | group(name, number)
-        found[kinds[0].prefix] = {
+            documents[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1"} | api_group(name, version)
+        documents[kinds[0].prefix] = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": kinds[0].api_version,
-            "resources": [each for kind in kinds for each in resources(kind)],
+            "resources": [resource for kind in kinds for resource in api_resources(kind)],
         }
-    return found
+    return documents
 
 
-def version() -> Manifest:
-    """Of the Kubernetes whose schemas these are, and that kubectl should take us for."""
-    return data().version | {
+def version_info() -> Manifest:
+    """The Kubernetes version of the schemas, for which kubectl takes this server."""
+    return openapi_data().version | {
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",
@@ -78,15 +115,15 @@ def version() -> Manifest:
     }
 
 
-def group(name: str, number: str) -> Manifest:
-    """Each group has one version here."""
-    told = {"groupVersion": f"{name}/{number}", "version": number}
-    return {"name": name, "versions": [told], "preferredVersion": told}
+def api_group(name: str, version: str) -> Manifest:
+    """Each group has exactly one version."""
+    group_version = {"groupVersion": f"{name}/{version}", "version": version}
+    return {"name": name, "versions": [group_version], "preferredVersion": group_version}
 
 
-def resources(kind: Kind) -> Iterator[Manifest]:
-    """A kind and its subresources, as an APIResourceList has them."""
-    found: Manifest = {
+def api_resources(kind: Kind) -> Iterator[Manifest]:
+    """The entries of a kind and its subresources in an APIResourceList."""
+    resource: Manifest = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -95,56 +132,63 @@ def resources(kind: Kind) -> Iterator[Manifest]:
     }
     for key, names in (("shortNames", kind.short_names), ("categories", kind.categories)):
         if names:
-            found[key] = list(names)
-    yield found
-    for name, of, can in parts(kind):
-        told = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
-        elsewhere = {"group": of[0], "version": of[1]} if of[:2] != (kind.group, kind.version) else {}
-        yield told | elsewhere | {"kind": of[2], "verbs": list(can)}
+            resource[key] = list(names)
+    yield resource
+    for name, (group, version, body_kind), body_verbs in subresources(kind):
+        entry = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
+        if (group, version) != (kind.group, kind.version):
+            entry |= {"group": group, "version": version}
+        yield entry | {"kind": body_kind, "verbs": list(body_verbs)}
 
 
 def verbs(kind: Kind) -> list[str]:
-    alone = kind.kind == "Namespace" and not kind.group  # nobody deletes all namespaces at once
-    return [verb for verb in VERBS if not (alone and verb == "deletecollection")]
+    is_namespace = kind.kind == "Namespace" and not kind.group  # has no deletecollection
+    return [verb for verb in VERBS if not (is_namespace and verb == "deletecollection")]
 
 
-def parts(kind: Kind) -> Iterator[tuple[str, tuple[str, str, str], tuple[str, ...]]]:
-    """The subresources of a kind: name, the kind of what they hold, verbs."""
+def subresources(kind: Kind) -> Iterator[tuple[str, tuple[str, str, str], tuple[str, ...]]]:
+    """The subresources of a kind: name, kind of the body, verbs."""
     if kind.kind == "Pod" and not kind.group:
-        for name, (of, can) in POD_PARTS.items():
-            yield name, of, can
+        for name, (body_kind, body_verbs) in POD_SUBRESOURCES.items():
+            yield name, body_kind, body_verbs
     if kind.scale:
-        yield "scale", ("autoscaling", "v1", "Scale"), CHANGE
+        yield "scale", ("autoscaling", "v1", "Scale"), SUBRESOURCE_VERBS
     if kind.has_status:
-        yield "status", (kind.group, kind.version, kind.kind), CHANGE
+        yield "status", (kind.group, kind.version, kind.kind), SUBRESOURCE_VERBS
 
 
 def aggregated_documents(groups: Mapping[tuple[str, str], list[Kind]], version: str) -> dict[str, Manifest]:
-    """Everything below /api, and everything below /apis."""
-    listed: dict[str, list[Manifest]] = {"/api": [], "/apis": []}
-    for (name, number), kinds in groups.items():
-        served = {"version": number, "resources": [aggregated(kind) for kind in kinds], "freshness": "Current"}
+    """The documents at /api and /apis, each with all of its groups."""
+    items_by_path: dict[str, list[Manifest]] = {"/api": [], "/apis": []}
+    for (name, group_version), kinds in groups.items():
+        served = {
+            "version": group_version,
+            "resources": [aggregated_resource(kind) for kind in kinds],
+            "freshness": "Current",
+        }
         metadata = {"name": name} if name else {}
-        listed["/apis" if name else "/api"].append({"metadata": metadata, "versions": [served]})
+        items_by_path["/apis" if name else "/api"].append({"metadata": metadata, "versions": [served]})
     head = {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}", "metadata": {}}
-    return {path: head | {"items": items} for path, items in listed.items()}
+    return {path: head | {"items": items} for path, items in items_by_path.items()}
 
 
-def aggregated(kind: Kind) -> Manifest:
-    found: Manifest = {
+def aggregated_resource(kind: Kind) -> Manifest:
+    resource: Manifest = {
         "resource": kind.plural,
-        "responseKind": named(kind.group, kind.version, kind.kind),
+        "responseKind": group_version_kind(kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": verbs(kind),
     }
     for key, names in (("shortNames", kind.short_names), ("categories", kind.categories)):
         if names:
-            found[key] = list(names)
-    if below := [{"subresource": n, "responseKind": named(*of), "verbs": list(can)} for n, of, can in parts(kind)]:
-        found["subresources"] = below
-    return found
+            resource[key] = list(names)
+    entries = [
+        {"subresource": name, "responseKind": group_version_kind(*body_kind), "verbs": list(body_verbs)}
+        for name, body_kind, body_verbs in subresources(kind)
+    ]
+    return resource | ({"subresources": entries} if entries else {})
 
 
-def named(group: str, version: str, kind: str) -> Manifest:
+def group_version_kind(group: str, version: str, kind: str) -> Manifest:
     return {"group": group, "version": version, "kind": kind}

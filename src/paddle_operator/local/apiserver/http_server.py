@@ -1,8 +1,7 @@
-"""The embedded API server over HTTP: on the loopback address only, for whoever has the token.
+"""How is the local API server reached? Over HTTP on the loopback address, with a bearer token.
 
-Plain for the rest of this process, which is always there; also with TLS where a stock kubectl shall be served.
-All of it runs on the caller's event loop. Between reading a request and answering it nothing else runs, except for
-watches and logs, which are streams.
+This process uses plain HTTP; a stock kubectl needs TLS, which is optional. The server runs on the caller's event loop.
+There is no await between reading a request and its response, except for watches and logs, which are streams.
 """
 
 import asyncio
@@ -20,32 +19,34 @@ from multidict import CIMultiDict
 
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.errors import in_words
-from paddle_operator.local.apiserver import discovery, openapi, serving_cert
-from paddle_operator.local.apiserver.answers import Answer
-from paddle_operator.local.apiserver.api_errors import Refusal, bad_request
-from paddle_operator.local.apiserver.handlers import Api, Request
-from paddle_operator.local.apiserver.registry.pod_subresources import LogRequest, PodLogs
+from paddle_operator.local.apiserver import serving_cert
+from paddle_operator.local.apiserver.api_errors import StatusError, bad_request
+from paddle_operator.local.apiserver.discovery import discovery_documents
+from paddle_operator.local.apiserver.handlers import APIRequest, Handlers
+from paddle_operator.local.apiserver.openapi import openapi_documents
+from paddle_operator.local.apiserver.registry.pod_subresources import PodLogRequest, PodLogs
+from paddle_operator.local.apiserver.registry.resource import APIResponse
 from paddle_operator.local.apiserver.registry.watch import Watch
-from paddle_operator.local.apiserver.request_info import target_of
+from paddle_operator.local.apiserver.request_info import JSON_MEDIA_TYPE, parse_request_path
 from paddle_operator.local.apiserver.scheme.kind import Kind
-from paddle_operator.local.apiserver.storage.sqlite import StoreError
+from paddle_operator.local.apiserver.storage.sqlite import StorageError
 from paddle_operator.local.container_logs import LogError
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-LARGEST_BODY = 3 * 1024 * 1024  # as kube-apiserver
-LONGEST_LINE = 64 * 1024  # selectors can be long
+MAX_BODY_BYTES = 3 * 1024 * 1024  # as kube-apiserver
+MAX_LINE_BYTES = 64 * 1024  # selectors can be long
 SHUTDOWN_SECONDS = 2.0
-KEEP_ALIVE_SECONDS = 3600.0  # longer than any client keeps a connection, so that it is never we who close it first
-HEALTH = ("/healthz", "/livez", "/readyz")
-JSON_HEADERS = {"Content-Type": "application/json"}
+KEEP_ALIVE_SECONDS = 3600.0  # longer than any client's, so the client closes a connection first
+HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+JSON_HEADERS = {"Content-Type": JSON_MEDIA_TYPE}
 
-__all__ = ["ApiServer", "PodLogs", "StoreError"]
+__all__ = ["ApiServer", "PodLogs", "StorageError"]
 
 
 class ApiServer:
-    """`async with ApiServer(folder, kinds, token=…) as server`: answers at `server.url` until the block is left."""
+    """`async with ApiServer(directory, kinds, token=…) as server`: serves at `server.url` until the block ends."""
 
     def __init__(
         self,
@@ -58,15 +59,17 @@ class ApiServer:
         secure_port: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """A port of 0 is any free one; without a `secure_port` there is no TLS, nor `secure_url` and `certificate`."""
+        """Port 0 is any free port. Without `secure_port` there is no TLS, `secure_url` and `certificate`."""
         if not token:
-            raise ValueError("an API server needs a token: without one, every user of this machine could run programs")
+            raise ValueError(
+                "an API server needs a token: without one, every user of this machine could run programs through it"
+            )
         self.url = ""
         self.secure_url = ""
-        self.certificate: Path | None = None  # with its key; serving_cert.certificate_pem is what a kubeconfig gets
+        self.certificate: Path | None = None  # with its key; a kubeconfig gets serving_cert.certificate_pem
         self._directory = directory
         self._kinds = tuple(kinds)
-        self._documents = (discovery.documents(self._kinds), openapi.documents(self._kinds))
+        self._documents = (discovery_documents(self._kinds), openapi_documents(self._kinds))
         self._bearer = f"Bearer {token}".encode()
         self._logs = logs
         self._port = port
@@ -77,122 +80,122 @@ class ApiServer:
         self._closing = False
 
     async def __aenter__(self) -> Self:
-        """Raises StoreError where the folder cannot be used, OSError where the port cannot."""
-        self.api = Api(self._directory, self._kinds, self._clock)
+        """Raises StorageError if the directory cannot be used, OSError if the port cannot."""
+        self.api = Handlers(self._directory, self._kinds, self._clock)
         server = web.Server(
-            self._handle,
-            request_factory=_request,
+            self._respond,
+            request_factory=_create_request,
             access_log=None,
-            handler_cancellation=True,  # a watcher that leaves is noticed at once
+            handler_cancellation=True,  # a disconnected watch ends at once
             keepalive_timeout=KEEP_ALIVE_SECONDS,
-            max_line_size=LONGEST_LINE,
-            max_field_size=LONGEST_LINE,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         try:
             self.url = f"http://{await self._listen(self._port, None)}"
             if self._secure_port is not None:
-                self.secure_url = f"https://{await self._listen(self._secure_port, self._secured())}"
+                self.secure_url = f"https://{await self._listen(self._secure_port, self._tls_context())}"
         except OSError:
             await self._runner.cleanup()
             self.api.store.close()
             raise
-        self._garbage = asyncio.create_task(self.api.garbage.run(), name="garbage collector")
+        self._garbage_collection = asyncio.create_task(self.api.garbage_collector.run(), name="garbage collector")
         return self
 
-    async def _listen(self, port: int, secured: ssl.SSLContext | None) -> str:
-        site = web.TCPSite(self._runner, LOOPBACK, port, ssl_context=secured)
+    async def _listen(self, port: int, tls: ssl.SSLContext | None) -> str:
+        site = web.TCPSite(self._runner, LOOPBACK, port, ssl_context=tls)
         try:
             await site.start()
-        except OSError as problem:
-            raise OSError(f"cannot listen on {LOOPBACK}:{port}: {in_words(problem)}; choose another port") from None
+        except OSError as error:
+            raise OSError(f"cannot listen on {LOOPBACK}:{port}: {in_words(error)}; choose another port") from None
         return f"{LOOPBACK}:{self._runner.addresses[-1][1]}"
 
-    def _secured(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         self.certificate = serving_cert.ensure_certificate(self._directory, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
         return context
 
     async def __aexit__(self, *_: object) -> None:
-        """End all watches and logs as a server does that goes, finish what is being answered, and close the file."""
+        """End all watches and logs, finish pending responses, and close the store."""
         self._closing = True
         for watch in self._watches:
             watch.end()
         for stream in tuple(self._streams):
             stream.cancel()
         await self._runner.cleanup()
-        self._garbage.cancel()
+        self._garbage_collection.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._garbage
+            await self._garbage_collection
         self.api.store.close()
 
     # Requests
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        try:
-            return await self._respond(request)
-        except Refusal as refusal:
-            return _refused(refusal)
-        except StoreError as problem:
-            return _refused(Refusal(500, str(problem)))
-        except web.HTTPRequestEntityTooLarge:
-            return _refused(Refusal(413, f"Request entity too large: limit is {LARGEST_BODY}"))
-        except ConnectionError:
-            return web.Response()  # the client has gone, and nobody reads this; raised, it would be told as a defect
-        except Exception as defect:
-            log.exception("could not answer a request", extra={"path": request.path, "method": request.method})
-            sentence = f"the local cluster has a defect here: {type(defect).__name__}: {defect}; its log has more"
-            return _refused(Refusal(500, sentence))
-
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._dispatch(request)
+        except StatusError as error:
+            return _error_response(error)
+        except StorageError as error:
+            return _error_response(StatusError(500, str(error)))
+        except web.HTTPRequestEntityTooLarge:
+            return _error_response(StatusError(413, f"Request entity too large: limit is {MAX_BODY_BYTES}"))
+        except ConnectionError:
+            return web.Response()  # the client disconnected; raised, it would be logged as a bug
+        except Exception as error:
+            log.exception("unexpected error in a request", extra={"path": request.path, "method": request.method})
+            message = f"unexpected error in the local cluster: {type(error).__name__}: {error}; see its log"
+            return _error_response(StatusError(500, message))
+
+    async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
-        if path in HEALTH and request.method == "GET":
+        if path in HEALTH_PATHS and request.method == "GET":
             return web.Response(text="ok")
-        sent = request.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(sent, self._bearer):
-            raise Refusal(401, "Unauthorized")
+        authorization = request.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(authorization, self._bearer):
+            raise StatusError(401, "Unauthorized")
         if request.method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-            raise Refusal(405, f"the local cluster does not know the method {request.method}: use GET")
-        target = target_of(path)
-        if target is None:
-            return self._document(request)
-        outcome = self.api.answer(
-            Request(
+            raise StatusError(405, f"the local cluster does not support the method {request.method}")
+        info = parse_request_path(path)
+        if info is None:
+            return self._serve_document(request)
+        result = self.api.handle(
+            APIRequest(
                 request.method,
-                target,
+                info,
                 dict(request.query),
                 await request.read() if request.can_read_body else b"",
                 request.headers.get("Content-Type", "").partition(";")[0].strip(),
                 request.headers.get("Accept", ""),
             )
         )
-        if isinstance(outcome, Answer):
-            return _answered(outcome)
-        if isinstance(outcome, Watch):
-            return await self._watched(request, outcome)
-        return await self._logged(request, outcome)
+        if isinstance(result, APIResponse):
+            return _http_response(result)
+        if isinstance(result, Watch):
+            return await self._stream_watch(request, result)
+        return await self._stream_log(request, result)
 
-    def _document(self, request: web.BaseRequest) -> web.Response:
-        """What the server tells of itself."""
+    def _serve_document(self, request: web.BaseRequest) -> web.Response:
+        """Discovery and OpenAPI."""
         path = request.path.rstrip("/")
-        for find in self._documents:
-            found = find(path, request.query_string, request.headers.get("Accept", ""))
-            if found is None:
+        for find_document in self._documents:
+            document = find_document(path, request.query_string, request.headers.get("Accept", ""))
+            if document is None:
                 continue
             if request.method != "GET":
-                raise Refusal(405, f"{path} can only be read: use GET")
-            if request.headers.get("If-None-Match") == found.headers["ETag"]:
-                return web.Response(status=304, headers=found.headers)
-            return web.Response(body=found.body, headers=found.headers | {"Content-Type": found.media_type})
-        raise Refusal(
-            404, f"the local cluster has nothing at {request.path}: `kubectl api-resources` tells what it has"
+                raise StatusError(405, f"{path} is read-only: use GET")
+            if request.headers.get("If-None-Match") == document.headers["ETag"]:
+                return web.Response(status=304, headers=document.headers)
+            return web.Response(body=document.body, headers=document.headers | {"Content-Type": document.media_type})
+        raise StatusError(
+            404, f"the local cluster serves nothing at {request.path}: `kubectl api-resources` lists its resources"
         )
 
     # Streams
 
-    async def _watched(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+    async def _stream_watch(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         response = web.StreamResponse(headers=JSON_HEADERS)
         self._watches.add(watch)
         lines = watch.lines()
@@ -200,22 +203,22 @@ class ApiServer:
             await response.prepare(request)
             if self._closing:
                 watch.end()
-            async for some in lines:
-                await response.write(some)
+            async for chunk in lines:
+                await response.write(chunk)
             await response.write_eof()
         finally:
             self._watches.discard(watch)
             await lines.aclose()  # type: ignore[attr-defined]
         return response
 
-    async def _logged(self, request: web.BaseRequest, wanted: LogRequest) -> web.StreamResponse:
+    async def _stream_log(self, request: web.BaseRequest, log_request: PodLogRequest) -> web.StreamResponse:
         if self._logs is None:
-            raise Refusal(404, "this local cluster keeps no logs: it runs without a node")
-        pieces = self._logs.stream(wanted.pod, wanted.uid, wanted.options)
+            raise StatusError(404, "this local cluster has no logs: it runs without a node")
+        chunks = self._logs.stream(log_request.pod, log_request.uid, log_request.options)
         try:
-            first = await anext(pieces, b"")  # whether there is such a log is known now, before the head is sent
-        except LogError as problem:
-            raise bad_request(str(problem)) from None
+            first = await anext(chunks, b"")  # raises before the header is sent if there is no such log
+        except LogError as error:
+            raise bad_request(str(error)) from None
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         task = asyncio.current_task()
         assert task
@@ -223,36 +226,36 @@ class ApiServer:
         try:
             await response.prepare(request)
             await response.write(first)
-            async for piece in pieces:
-                await response.write(piece)
+            async for chunk in chunks:
+                await response.write(chunk)
         except asyncio.CancelledError:
             if not self._closing:
                 raise
         finally:
             self._streams.discard(task)
-            await _closed(pieces)
+            await _close(chunks)
         await response.write_eof()
         return response
 
 
-async def _closed(pieces: AsyncIterator[bytes]) -> None:
-    close = getattr(pieces, "aclose", None)
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    close = getattr(chunks, "aclose", None)
     if close is not None:
         await close()
 
 
-def _request(*arguments: Any) -> web.BaseRequest:
+def _create_request(*arguments: Any) -> web.BaseRequest:
     message, payload, protocol, writer, task = arguments
-    return web.BaseRequest(message, payload, protocol, writer, task, protocol._loop, client_max_size=LARGEST_BODY)
+    return web.BaseRequest(message, payload, protocol, writer, task, protocol._loop, client_max_size=MAX_BODY_BYTES)
 
 
-def _answered(answer: Answer) -> web.Response:
+def _http_response(response: APIResponse) -> web.Response:
     headers = CIMultiDict(JSON_HEADERS)
-    for warning in answer.warnings:
+    for warning in response.warnings:
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
         headers.add("Warning", f'299 - "{quoted}"')
-    return web.Response(body=answer.body, status=answer.code, headers=headers)
+    return web.Response(body=response.body, status=response.code, headers=headers)
 
 
-def _refused(refusal: Refusal) -> web.Response:
-    return web.Response(body=msgspec.json.encode(refusal.status), status=refusal.code, headers=JSON_HEADERS)
+def _error_response(error: StatusError) -> web.Response:
+    return web.Response(body=msgspec.json.encode(error.status), status=error.code, headers=JSON_HEADERS)

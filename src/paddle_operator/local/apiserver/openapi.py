@@ -1,62 +1,73 @@
-"""What do the kinds look like? The OpenAPI v3 documents that `kubectl explain` shows and `kubectl apply` asks.
+"""Which fields do the kinds have? The OpenAPI v3 documents that `kubectl explain` and `kubectl apply` request.
 
-A document a group and version, as on a cluster, with the fields' own texts. Each is put together when it is asked for
-and not kept: it is asked for rarely, since kubectl keeps it, and the core's alone has 400 KB.
+One document a group and version, as on a cluster, with descriptions. Documents are built on each request and not
+cached: kubectl caches them itself, and the core group's document alone has 400 KB.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from paddle_operator.local.apiserver.discovery import by_group
-from paddle_operator.local.apiserver.documents import Document, Finder, as_document
+from paddle_operator.local.apiserver.discovery import (
+    Document,
+    FindDocument,
+    group_version_kind,
+    json_document,
+    kinds_by_group,
+)
+from paddle_operator.local.apiserver.patch.json_patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest, Schema
-from paddle_operator.local.apiserver.scheme.openapi_definitions import CORE, DEFINITION, OBJECT_META, data, descriptions
+from paddle_operator.local.apiserver.scheme.openapi_definitions import (
+    CORE,
+    DEFINITION,
+    OBJECT_META,
+    descriptions,
+    openapi_data,
+)
 
 ROOT = "/openapi/v3"
 
-# OpenAPI v2 is where kubectl turns for what has no document of its own, a List. It then checks by itself what it finds
-# described, which here is nothing: the server checks every item. `swagger: "2.0"` is all that a document must have.
-OLD = "/openapi/v2"
-OLD_JSON: Manifest = {"swagger": "2.0", "info": {"title": "see /openapi/v3", "version": ""}, "paths": {}}
-OLD_PROTOBUF = b"\x0a\x032.0"
-PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+# kubectl falls back to OpenAPI v2 for a kind without a v3 document: List. It then validates what the document describes,
+# which is nothing: the server validates every item. `swagger: "2.0"` is all that the document needs.
+V2_PATH = "/openapi/v2"
+V2_JSON: Manifest = {"swagger": "2.0", "info": {"title": "see /openapi/v3", "version": ""}, "paths": {}}
+V2_PROTOBUF = b"\x0a\x032.0"
+V2_PROTOBUF_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 REFERENCE = "#/components/schemas/"
-OK: Manifest = {"200": {"description": "OK"}}
-PATCHES = ("application/json-patch+json", "application/merge-patch+json")
-STRATEGIC = "application/strategic-merge-patch+json"
-NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-NAMESPACE = {"name": "namespace", "in": "path", "required": True, "schema": {"type": "string"}}
+OK_RESPONSE: Manifest = {"200": {"description": "OK"}}
+PATCH_MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH)
+NAME_PARAMETER = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+NAMESPACE_PARAMETER = {"name": "namespace", "in": "path", "required": True, "schema": {"type": "string"}}
 WRITE_PARAMETERS = [
     {"name": name, "in": "query", "schema": {"type": "string"}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
 
 
-def documents(kinds: Iterable[Kind]) -> Finder:
-    groups = {f"{ROOT}{each[0].prefix}": each for each in by_group(kinds).values()}
+def openapi_documents(kinds: Iterable[Kind]) -> FindDocument:
+    groups = {f"{ROOT}{group[0].prefix}": group for group in kinds_by_group(kinds).values()}
 
     @cache
-    def marks() -> dict[str, str]:
-        return {path: as_document(document(each)).mark for path, each in groups.items()}
+    def digests() -> dict[str, str]:
+        return {path: json_document(group_document(group)).digest for path, group in groups.items()}
 
     def find(path: str, query: str, accept: str) -> Document | None:
-        if path == OLD:
-            return Document(OLD_PROTOBUF, PROTOBUF) if "protobuf" in accept else as_document(OLD_JSON)
+        if path == V2_PATH:
+            return Document(V2_PROTOBUF, V2_PROTOBUF_MEDIA_TYPE) if "protobuf" in accept else json_document(V2_JSON)
         if path == ROOT:
-            found = {each.removeprefix(f"{ROOT}/"): f"{each}?hash={mark}" for each, mark in marks().items()}
-            return as_document({"paths": {name: {"serverRelativeURL": url} for name, url in found.items()}})
+            urls = {group.removeprefix(f"{ROOT}/"): f"{group}?hash={digest}" for group, digest in digests().items()}
+            return json_document({"paths": {name: {"serverRelativeURL": url} for name, url in urls.items()}})
         if path not in groups:
             return None
-        written = as_document(document(groups[path]))
-        return Document(written.body, lasting=f"hash={written.mark}" in query)
+        document = json_document(group_document(groups[path]))
+        return Document(document.body, immutable=f"hash={document.digest}" in query)
 
     return find
 
 
-def document(kinds: list[Kind]) -> Manifest:
-    """Of the kinds of one group and version."""
+def group_document(kinds: list[Kind]) -> Manifest:
+    """The OpenAPI document of one group and version."""
     texts = descriptions()
     schemas: dict[str, Schema] = {}
     for kind in kinds:
@@ -67,36 +78,36 @@ def document(kinds: list[Kind]) -> Manifest:
             add_definitions(schemas, definition_name(kind), texts)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": data().version["gitVersion"]},
+        "info": {"title": "Kubernetes", "version": openapi_data().version["gitVersion"]},
         "paths": {path: content for kind in kinds for path, content in paths(kind)},
         "components": {"schemas": schemas},
     }
 
 
 def definition_name(kind: Kind) -> str:
-    """A custom kind's is its group backwards: `org.paddlepaddle.batch.v1.PaddleJob`."""
+    """Of a custom kind, its reversed group: `org.paddlepaddle.batch.v1.PaddleJob`."""
     if not kind.custom:
         return str(kind.schema[DEFINITION])
     return ".".join((*reversed(kind.group.split(".")), kind.version, kind.kind))
 
 
-def add_definitions(found: dict[str, Schema], name: str, texts: Mapping[str, Mapping[str, str]]) -> None:
-    """Add a definition and all that it refers to."""
-    if name in found:
+def add_definitions(schemas: dict[str, Schema], name: str, texts: Mapping[str, Mapping[str, str]]) -> None:
+    """Add a definition and all definitions that it references."""
+    if name in schemas:
         return
-    found[name] = described(data().definitions[name], texts.get(name, {}))
-    for target in references(found[name]):
-        add_definitions(found, target, texts)
+    schemas[name] = with_descriptions(openapi_data().definitions[name], texts.get(name, {}))
+    for target in references(schemas[name]):
+        add_definitions(schemas, target, texts)
 
 
-def described(definition: Schema, texts: Mapping[str, str]) -> Schema:
-    found = definition | ({"description": texts[""]} if "" in texts else {})
+def with_descriptions(definition: Schema, texts: Mapping[str, str]) -> Schema:
+    schema = definition | ({"description": texts[""]} if "" in texts else {})
     if "properties" in definition:
         fields = definition["properties"].items()
-        found["properties"] = {
+        schema["properties"] = {
             name: field | ({"description": texts[name]} if name in texts else {}) for name, field in fields
         }
-    return found
+    return schema
 
 
 def references(schema: Any) -> Iterator[str]:
@@ -111,43 +122,43 @@ def references(schema: Any) -> Iterator[str]:
 
 
 def custom_schema(kind: Kind, texts: Mapping[str, Mapping[str, str]]) -> Schema:
-    """As its CustomResourceDefinition has it, with what every object has: a kind, a version and metadata."""
-    everywhere = texts[f"{CORE}Pod"]
+    """The schema of its CustomResourceDefinition plus apiVersion, kind and metadata."""
+    common = texts[f"{CORE}Pod"]
     properties = dict(kind.schema.get("properties", {}))
     for name in ("apiVersion", "kind"):
-        properties[name] = {"type": "string", "description": everywhere[name]}
-    properties["metadata"] = {"allOf": [{"$ref": REFERENCE + OBJECT_META}], "description": everywhere["metadata"]}
-    return kind.schema | {"properties": properties, "x-kubernetes-group-version-kind": [named(kind)]}
+        properties[name] = {"type": "string", "description": common[name]}
+    properties["metadata"] = {"allOf": [{"$ref": REFERENCE + OBJECT_META}], "description": common["metadata"]}
+    return kind.schema | {
+        "properties": properties,
+        "x-kubernetes-group-version-kind": [group_version_kind(kind.group, kind.version, kind.kind)],
+    }
 
 
 def paths(kind: Kind) -> Iterator[tuple[str, Manifest]]:
-    """The operations of a kind, as far as somebody reads them: which kind they are of, and what can be asked."""
+    """The operations of a kind, with the fields that kubectl reads: the kind and the parameters."""
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
-    within = [NAMESPACE] if kind.namespaced else []
+    scope_parameters = [NAMESPACE_PARAMETER] if kind.namespaced else []
     collection = f"{kind.prefix}{scope}/{kind.plural}"
-    yield collection, operations(kind, ("get", "list"), ("post", "post")) | {"parameters": within}
-    one = operations(kind, ("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete"))
-    yield f"{collection}/{{name}}", one | {"parameters": [NAME, *within]}
+    yield collection, operations(kind, ("get", "list"), ("post", "post")) | {"parameters": scope_parameters}
+    item = operations(kind, ("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete"))
+    yield f"{collection}/{{name}}", item | {"parameters": [NAME_PARAMETER, *scope_parameters]}
 
 
-def operations(kind: Kind, *wanted: tuple[str, str]) -> Manifest:
-    """By HTTP method; the second word is Kubernetes' own for it."""
-    return {method: operation(kind, method, action) for method, action in wanted}
+def operations(kind: Kind, *actions: tuple[str, str]) -> Manifest:
+    """By HTTP method; an action is the method and Kubernetes' name of it."""
+    return {method: build_operation(kind, method, action) for method, action in actions}
 
 
-def operation(kind: Kind, method: str, action: str) -> Manifest:
-    found: Manifest = {
-        "responses": OK,
+def build_operation(kind: Kind, method: str, action: str) -> Manifest:
+    operation: Manifest = {
+        "responses": OK_RESPONSE,
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": named(kind),
+        "x-kubernetes-group-version-kind": group_version_kind(kind.group, kind.version, kind.kind),
     }
     if method in ("post", "put", "patch"):
-        found["parameters"] = WRITE_PARAMETERS
+        operation["parameters"] = WRITE_PARAMETERS
     if method == "patch":
-        forms = PATCHES if kind.custom else (*PATCHES, STRATEGIC)
-        found["requestBody"] = {"content": {form: {"schema": {"type": "object"}} for form in forms}, "required": True}
-    return found
-
-
-def named(kind: Kind) -> Manifest:
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        media_types = PATCH_MEDIA_TYPES if kind.custom else (*PATCH_MEDIA_TYPES, STRATEGIC_MERGE_PATCH)
+        content = {media_type: {"schema": {"type": "object"}} for media_type in media_types}
+        operation["requestBody"] = {"content": content, "required": True}
+    return operation

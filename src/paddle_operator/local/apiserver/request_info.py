@@ -1,4 +1,4 @@
-"""What does a request ask for? Its path, parameters and options, read as kube-apiserver reads them."""
+"""What does a request ask for? Its path, parameters and options, parsed as kube-apiserver parses them."""
 
 import re
 from collections.abc import Mapping
@@ -8,18 +8,20 @@ from typing import Any
 import msgspec
 
 from paddle_operator.kube.errors import Cause
-from paddle_operator.local.apiserver.api_errors import Refusal, bad_request
+from paddle_operator.local.apiserver.api_errors import StatusError, bad_request
 from paddle_operator.local.apiserver.scheme.kind import Manifest
-from paddle_operator.local.apiserver.validation import causes
+from paddle_operator.local.apiserver.validation import field_errors
+
+JSON_MEDIA_TYPE = "application/json"
 
 Parameters = Mapping[str, str]
 
-_NAMESPACE_PARTS = ("status", "finalize")  # subresources of a namespace, and no kinds within it
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")  # these are not kinds inside a namespace
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a path names: a collection, an object where there is a name, or a part of it."""
+class RequestInfo:
+    """The resource of a path: a collection, an object if there is a name, or a subresource."""
 
     group: str
     version: str
@@ -29,8 +31,8 @@ class Target:
     subresource: str = ""
 
 
-def target_of(path: str) -> Target | None:
-    """None for a path of another form. `path` has no escapes any more."""
+def parse_request_path(path: str) -> RequestInfo | None:
+    """None for other paths. `path` is already unquoted."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
@@ -39,42 +41,42 @@ def target_of(path: str) -> Target | None:
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in _NAMESPACE_PARTS:
+    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in _NAMESPACE_SUBRESOURCES:
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or "" in rest:
         return None
     plural, name, subresource = (*rest, "", "")[:3]
-    return Target(group, version, plural, namespace, name, subresource)
+    return RequestInfo(group, version, plural, namespace, name, subresource)
 
 
 # Bodies
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-DEEPEST = 500  # decoding is recursive, and the C stack of a process that has raised Python's limit ends at 20,000
+JSON_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError)
+MAX_JSON_DEPTH = 500  # decoding recurses in C, whose stack overflows at a depth of 20,000
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 
 
 def read_json(body: bytes) -> Any:
-    """Raises one of UNREADABLE for what is no JSON, Refusal for what is nested too deep."""
-    if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(body) > DEEPEST:
-        raise bad_request(f"the body of the request is nested more than {DEEPEST} deep: nobody could read it")
+    """Raises JSON_DECODE_ERRORS if the body is no JSON, StatusError if it is nested too deep."""
+    if body.count(b"{") + body.count(b"[") > MAX_JSON_DEPTH and _depth(body) > MAX_JSON_DEPTH:
+        raise bad_request(f"the body of the request is nested more than {MAX_JSON_DEPTH} levels deep")
     return msgspec.json.decode(body)
 
 
 def _depth(body: bytes) -> int:
-    depth = deepest = 0
-    for found in _TOKEN.finditer(body):
-        token = found[0]
+    depth = max_depth = 0
+    for match in _TOKEN.finditer(body):
+        token = match[0]
         if token in b"{[":
             depth += 1
-            deepest = max(deepest, depth)
+            max_depth = max(max_depth, depth)
         elif token in b"}]":
             depth -= 1
-    return deepest
+    return max_depth
 
 
-# Parameters: what is not read somewhere is refused, rather than obeyed by half.
-_EVERYWHERE = {"pretty", "timeout"}
+# Parameters: unknown ones are rejected instead of ignored.
+_COMMON = {"pretty", "timeout"}
 _LIST = {
     *("labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch"),
     *("watch", "allowWatchBookmarks", "timeoutSeconds", "sendInitialEvents", "includeObject"),
@@ -95,19 +97,19 @@ KNOWN_PARAMETERS = {
 
 
 def check_parameters(method: str, parameters: Parameters) -> None:
-    """Raises Refusal for one that means nothing here."""
-    known = KNOWN_PARAMETERS[method] | _EVERYWHERE
+    """Raises StatusError for an unknown parameter."""
+    known = KNOWN_PARAMETERS[method] | _COMMON
     for name in parameters:
         if name not in known:
-            raise bad_request(f"the local cluster does not know the parameter {name} of {method}: leave it out")
+            raise bad_request(f"the local cluster does not support the parameter {name} of {method}: omit it")
 
 
-def truth(parameters: Parameters, name: str) -> bool:
-    """As Go's converter: anything but a no is a yes."""
+def parse_bool(parameters: Parameters, name: str) -> bool:
+    """As kube-apiserver: every value except 0 and false is true."""
     return parameters.get(name, "false").lower() not in ("", "0", "false")
 
 
-def number(parameters: Parameters, name: str) -> int | None:
+def parse_int(parameters: Parameters, name: str) -> int | None:
     text = parameters.get(name, "")
     if not text:
         return None
@@ -116,21 +118,21 @@ def number(parameters: Parameters, name: str) -> int | None:
     return int(text)
 
 
-def version(text: str) -> int:
+def parse_version(text: str) -> int:
     """A resourceVersion; 0 for none."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
-        told = causes.invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        raise bad_request(f"invalid resource version: {told.field}: {told.message}")
+        error = field_errors.invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise bad_request(f"invalid resource version: {error.field}: {error.message}")
     return int(text)
 
 
-def invalid_options(kind: str, *problems: Cause) -> Refusal:
-    told = ", ".join(f"{problem.field}: {problem.message}" for problem in problems)
-    words = told if len(problems) == 1 else f"[{told}]"
+def invalid_options(kind: str, *errors: Cause) -> StatusError:
+    messages = ", ".join(f"{error.field}: {error.message}" for error in errors)
+    message = messages if len(errors) == 1 else f"[{messages}]"
     details = {"group": "meta.k8s.io", "kind": kind}
-    return Refusal(422, f'{kind}.meta.k8s.io "" is invalid: {words}', details=details, causes=problems)
+    return StatusError(422, f'{kind}.meta.k8s.io "" is invalid: {message}', details=details, causes=errors)
 
 
 @dataclass(frozen=True)
@@ -139,18 +141,18 @@ class WriteOptions:
     validation: str = "Warn"
 
 
-def write_options(kind: str, parameters: Parameters) -> WriteOptions:
-    """`kind` is how a refusal calls the options: CreateOptions, UpdateOptions, PatchOptions."""
+def parse_write_options(kind: str, parameters: Parameters) -> WriteOptions:
+    """`kind` is that of the options in error messages: CreateOptions, UpdateOptions or PatchOptions."""
     validation = parameters.get("fieldValidation", "")
     if validation not in ("", "Ignore", "Strict", "Warn"):
         known = ("", "Ignore", "Strict", "Warn")
-        raise invalid_options(kind, causes.unsupported("fieldValidation", validation, known))
-    return WriteOptions(_dry_run(kind, parameters.get("dryRun")), validation or "Warn")
+        raise invalid_options(kind, field_errors.not_supported("fieldValidation", validation, known))
+    return WriteOptions(_parse_dry_run(kind, parameters.get("dryRun")), validation or "Warn")
 
 
-def _dry_run(kind: str, text: str | None) -> bool:
+def _parse_dry_run(kind: str, text: str | None) -> bool:
     if text not in (None, "", "All"):
-        raise invalid_options(kind, causes.unsupported("dryRun", [text], ("All",)))
+        raise invalid_options(kind, field_errors.not_supported("dryRun", [text], ("All",)))
     return text == "All"
 
 
@@ -158,7 +160,7 @@ def _dry_run(kind: str, text: str | None) -> bool:
 class DeleteOptions:
     dry_run: bool = False
     grace_seconds: int | None = None
-    propagation: str = ""  # empty leaves it to the object's finalizers
+    propagation: str = ""  # empty: as the object's finalizers say
     uid: str = ""
     resource_version: str = ""
 
@@ -166,46 +168,48 @@ class DeleteOptions:
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
-def delete_options(parameters: Parameters, body: Manifest | None) -> DeleteOptions:
-    """From the body, or from the parameters where there is none. A dry run is one whoever asks for it."""
-    told: Manifest = body or {}
-    for name, form in (("orphanDependents", bool), ("dryRun", list), ("propagationPolicy", str)):
-        if not isinstance(told.get(name), form | None):
-            raise bad_request(f"{name} of DeleteOptions is {told[name]!r}, which is of another type")
+def parse_delete_options(parameters: Parameters, body: Manifest | None) -> DeleteOptions:
+    """From the body, or from the parameters if there is no body. Both can request a dry run."""
+    options: Manifest = body or {}
+    for name, expected_type in (("orphanDependents", bool), ("dryRun", list), ("propagationPolicy", str)):
+        if not isinstance(options.get(name), expected_type | None):
+            raise bad_request(f"{name} of DeleteOptions is {options[name]!r}, but must be {expected_type.__name__}")
     if not body:
-        told = {name: parameters[name] for name in ("propagationPolicy", "orphanDependents") if name in parameters}
-        told["gracePeriodSeconds"] = number(parameters, "gracePeriodSeconds")
-        if "orphanDependents" in told:
-            told["orphanDependents"] = truth(parameters, "orphanDependents")
-    preconditions = told.get("preconditions") or {}
+        options = {name: parameters[name] for name in ("propagationPolicy", "orphanDependents") if name in parameters}
+        options["gracePeriodSeconds"] = parse_int(parameters, "gracePeriodSeconds")
+        if "orphanDependents" in options:
+            options["orphanDependents"] = parse_bool(parameters, "orphanDependents")
+    preconditions = options.get("preconditions") or {}
     if not isinstance(preconditions, dict):
-        raise bad_request("preconditions of a deletion are an object with uid and resourceVersion")
+        raise bad_request("preconditions of DeleteOptions must be an object with uid and resourceVersion")
     return DeleteOptions(
-        dry_run=_dry_run("DeleteOptions", parameters.get("dryRun")) or "All" in (told.get("dryRun") or ()),
-        grace_seconds=_grace(told.get("gracePeriodSeconds")),
-        propagation=_propagation(told),
+        dry_run=_parse_dry_run("DeleteOptions", parameters.get("dryRun")) or "All" in (options.get("dryRun") or ()),
+        grace_seconds=_parse_grace_seconds(options.get("gracePeriodSeconds")),
+        propagation=_parse_propagation(options),
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
     )
 
 
-def _grace(seconds: Any) -> int | None:
+def _parse_grace_seconds(seconds: Any) -> int | None:
     if seconds is None:
         return None
     if not isinstance(seconds, int) or isinstance(seconds, bool):
-        raise bad_request(f"gracePeriodSeconds is {seconds!r}, but must be a whole number of seconds")
+        raise bad_request(f"gracePeriodSeconds is {seconds!r}, but must be an integer")
     return seconds
 
 
-def _propagation(told: Manifest) -> str:
-    policy, orphan = told.get("propagationPolicy"), told.get("orphanDependents")
+def _parse_propagation(options: Manifest) -> str:
+    policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     if policy is not None and orphan is not None:
-        problem = causes.invalid(
+        error = field_errors.invalid(
             "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
         )
-        raise invalid_options("DeleteOptions", problem)
+        raise invalid_options("DeleteOptions", error)
     if policy is not None and policy not in _POLICIES:
-        raise invalid_options("DeleteOptions", causes.unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
+        raise invalid_options(
+            "DeleteOptions", field_errors.not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        )
     if orphan is not None:
         return "Orphan" if orphan else "Background"
     return policy or ""

@@ -1,12 +1,12 @@
-"""JSON merge patch by the examples of RFC 7396, JSON patch by those of RFC 6902."""
+"""The examples of RFC 7396 (merge patch) and RFC 6902 (JSON patch)."""
 
 from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from paddle_operator.local.apiserver.api_errors import Refusal
-from paddle_operator.local.apiserver.patch.json_patch import merged, patched
+from paddle_operator.local.apiserver.api_errors import StatusError
+from paddle_operator.local.apiserver.patch.json_patch import apply_json_patch, apply_merge_patch
 
 MERGES: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
@@ -26,10 +26,10 @@ MERGES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("original", "patch", "result"), MERGES, ids=str)
-def test_a_merge_patch_does_what_its_standard_says(original: Any, patch: Any, result: Any) -> None:
+def test_merge_patch_follows_rfc_7396(original: Any, patch: Any, result: Any) -> None:
     before = deepcopy(original)
-    assert merged(original, patch) == result
-    assert original == before, "the original is left as it is"
+    assert apply_merge_patch(original, patch) == result
+    assert original == before, "the original is not modified"
 
 
 PATCHES: list[tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = [
@@ -54,10 +54,10 @@ PATCHES: list[tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("original", "operations", "result"), PATCHES, ids=str)
-def test_a_json_patch_does_what_its_standard_says(original: Any, operations: Any, result: Any) -> None:
+def test_json_patch_follows_rfc_6902(original: Any, operations: Any, result: Any) -> None:
     before = deepcopy(original)
-    assert patched(original, operations) == result
-    assert original == before, "the original is left as it is"
+    assert apply_json_patch(original, operations) == result
+    assert original == before, "the original is not modified"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_a_json_patch_does_what_its_standard_says(original: Any, operations: Any
     ],
     ids=str,
 )
-def test_an_operation_that_does_not_fit_is_unprocessable_and_says_why(operation: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refused:
-        patched({"a": 1, "list": [1, 2], "truth": True}, [operation])
-    assert refused.value.code == 422
-    assert refused.value.details["causes"]
+def test_inapplicable_operation_gets_422_with_a_cause(operation: dict[str, Any]) -> None:
+    with pytest.raises(StatusError) as raised:
+        apply_json_patch({"a": 1, "list": [1, 2], "truth": True}, [operation])
+    assert raised.value.code == 422
+    assert raised.value.details["causes"]
 
 
-def test_a_patch_of_too_many_operations_is_refused() -> None:
-    with pytest.raises(Refusal, match="maximum operations"):
-        patched({}, [{"op": "add", "path": "/a", "value": 1}] * 10_001)
+def test_patch_with_too_many_operations_is_rejected() -> None:
+    with pytest.raises(StatusError, match="maximum operations"):
+        apply_json_patch({}, [{"op": "add", "path": "/a", "value": 1}] * 10_001)

@@ -1,4 +1,4 @@
-"""Strategic merge patch without a server; test_strategic_cluster.py sends the same patches to a real one."""
+"""Strategic merge patch; served/test_strategic_cluster.py sends the same patches to a real API server."""
 
 import contextlib
 import copy
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddle_operator.local.apiserver.patch import strategic_merge
+from paddle_operator.local.apiserver.patch.strategic_merge import InvalidPatch, apply_strategic_merge_patch
 from paddle_operator.local.apiserver.scheme import builtin
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -16,21 +16,21 @@ quick = settings(deadline=None, derandomize=True, suppress_health_check=list(Hea
 PODS, SERVICES = builtin.PODS.schema, builtin.SERVICES.schema
 
 
-def test_a_union_loses_what_the_patch_does_not_retain() -> None:
-    """As for a volume whose source changes; of a pod that is stored nobody can change it, so no server is asked."""
+def test_retain_keys_drops_other_union_members() -> None:
+    """As when a volume's source changes. A stored pod's volumes are immutable, so no API server is compared."""
     before = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     patch = {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/a"}}]}}
-    found = strategic_merge.merged(PODS, before, patch)
-    assert found == {"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/a"}}]}}
+    patched = apply_strategic_merge_patch(PODS, before, patch)
+    assert patched == {"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/a"}}]}}
 
 
-def test_neither_the_original_nor_the_patch_is_changed() -> None:
+def test_arguments_are_not_modified() -> None:
     original = {"spec": {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "b"}]}}
     patch = {"spec": {"$setElementOrder/ports": [{"port": 2}, {"port": 1}], "ports": [{"port": 1, "name": "c"}]}}
-    both = copy.deepcopy((original, patch))
-    found = strategic_merge.merged(SERVICES, original, patch)
-    assert found["spec"]["ports"] == [{"port": 2, "name": "b"}, {"port": 1, "name": "c"}]
-    assert (original, patch) == both
+    copies = copy.deepcopy((original, patch))
+    patched = apply_strategic_merge_patch(SERVICES, original, patch)
+    assert patched["spec"]["ports"] == [{"port": 2, "name": "b"}, {"port": 1, "name": "c"}]
+    assert (original, patch) == copies
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_neither_the_original_nor_the_patch_is_changed() -> None:
     ],
     ids=str,
 )
-def test_a_patch_that_makes_no_sense_is_refused(patch: Any) -> None:
-    with pytest.raises(strategic_merge.BadPatch):
-        strategic_merge.merged(SERVICES, {"metadata": {"finalizers": []}, "spec": {"ports": [{"port": 1}]}}, patch)
+def test_invalid_patch_is_rejected(patch: Any) -> None:
+    with pytest.raises(InvalidPatch):
+        apply_strategic_merge_patch(SERVICES, {"metadata": {"finalizers": []}, "spec": {"ports": [{"port": 1}]}}, patch)
 
 
 PORTS = st.lists(st.integers(1, 6), unique=True, max_size=6)
@@ -56,15 +56,15 @@ PORTS = st.lists(st.integers(1, 6), unique=True, max_size=6)
 
 @quick
 @given(PORTS, PORTS)
-def test_merged_lists_have_every_item_once_and_the_patchs_order(old: list[int], new: list[int]) -> None:
+def test_merged_list_has_the_order_of_the_patch(old: list[int], new: list[int]) -> None:
     original = {"spec": {"ports": [{"port": port, "name": "old"} for port in old]}}
     patch = {"spec": {"ports": [{"port": port, "name": "new"} for port in new]}}
-    found = strategic_merge.merged(SERVICES, original, patch)["spec"].get("ports", [])
-    ports = [each["port"] for each in found]
+    patched = apply_strategic_merge_patch(SERVICES, original, patch)["spec"].get("ports", [])
+    ports = [each["port"] for each in patched]
     assert sorted(ports) == sorted({*old, *new})
     assert [port for port in ports if port in new] == new
     assert [port for port in ports if port not in new] == [port for port in old if port not in new]
-    assert all((each["name"] == "new") == (each["port"] in new) for each in found)
+    assert all((each["name"] == "new") == (each["port"] in new) for each in patched)
 
 
 KEYS = st.sampled_from(
@@ -82,6 +82,6 @@ JSON = st.recursive(
 
 @quick
 @given(st.dictionaries(KEYS, JSON, max_size=4), st.dictionaries(KEYS, JSON, max_size=4))
-def test_whatever_is_sent_is_merged_or_refused(original: Any, patch: Any) -> None:
-    with contextlib.suppress(strategic_merge.BadPatch):
-        assert isinstance(strategic_merge.merged(SERVICES, original, patch), dict)
+def test_fuzzed_patches_raise_only_invalid_patch(original: Any, patch: Any) -> None:
+    with contextlib.suppress(InvalidPatch):
+        assert isinstance(apply_strategic_merge_patch(SERVICES, original, patch), dict)

@@ -13,7 +13,7 @@ SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi"])
 
 @quick
 @given(NUMBERS, SUFFIXES)
-def test_one_form_means_what_was_written_and_is_its_own_form(number: object, suffix: str) -> None:
+def test_canonical_quantity_is_equal_and_stable(number: object, suffix: str) -> None:
     written = f"{number}{suffix}"
     form = canonical.quantity(written)
     assert canonical.quantity(form) == form
@@ -21,12 +21,12 @@ def test_one_form_means_what_was_written_and_is_its_own_form(number: object, suf
 
 
 @pytest.mark.parametrize("written", ["", "much", "1 Gi", "1gi", "--1", "1e", "0x1", "1,5", "∞", "NaN", "1_000"])
-def test_what_is_no_amount_is_refused(written: str) -> None:
+def test_invalid_quantity_raises_value_error(written: str) -> None:
     with pytest.raises(ValueError, match="quantities must match"):
         canonical.quantity(written)
 
 
-def test_a_resource_is_counted_in_thousandths_and_rounded_up() -> None:
+def test_resource_is_rounded_up_to_thousandths() -> None:
     assert canonical.resource("0.0001") == "1m"
     assert canonical.quantity("0.0001") == "100u"
 
@@ -39,17 +39,17 @@ def test_a_resource_is_counted_in_thousandths_and_rounded_up() -> None:
         ("2026-01-02T03:04:05+01:00", "2026-01-02T02:04:05Z"),
     ],
 )
-def test_a_time_is_told_to_the_second_in_utc(written: str, form: str) -> None:
+def test_time_is_in_utc_and_seconds(written: str, form: str) -> None:
     assert canonical.time(written) == form
 
 
 @pytest.mark.parametrize("written", ["yesterday", "2026-01-02", "2026-01-02 03:04:05Z", "2026-13-02T03:04:05Z", ""])
-def test_what_is_no_time_is_refused(written: str) -> None:
+def test_invalid_time_raises_value_error(written: str) -> None:
     with pytest.raises(ValueError):
         canonical.time(written)
 
 
-def test_a_finer_time_has_exactly_six_digits() -> None:
+def test_micro_time_has_exactly_six_digits() -> None:
     assert canonical.micro_time("2026-01-02T03:04:05.100000+01:00") == "2026-01-02T02:04:05.100000Z"
     with pytest.raises(ValueError, match="cannot parse"):
         canonical.micro_time("2026-01-02T03:04:05.1Z")

@@ -3,15 +3,16 @@ from datetime import UTC, datetime
 import pytest
 
 from paddle_operator.api.crd import crd
-from paddle_operator.local.apiserver.printers import table
+from paddle_operator.local.apiserver.printers.table import build_table
 from paddle_operator.local.apiserver.scheme import custom_resource
-from paddle_operator.local.apiserver.scheme.kind import Scale, nothing_more
+from paddle_operator.local.apiserver.scheme.kind import Scale, accept_all
+from paddle_operator.local.apiserver.scheme.unstructured import nested_value, parse_json_path
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-JOBS = custom_resource.kind_of(crd(), nothing_more)
+JOBS = custom_resource.kind_from_crd(crd(), accept_all)
 
 
-def test_a_kind_is_what_its_definition_says() -> None:
+def test_kind_has_the_fields_of_its_crd() -> None:
     assert (JOBS.group, JOBS.version, JOBS.kind, JOBS.plural) == (
         "batch.paddlepaddle.org",
         "v1",
@@ -26,13 +27,13 @@ def test_a_kind_is_what_its_definition_says() -> None:
     assert JOBS.prefix == "/apis/batch.paddlepaddle.org/v1"
 
 
-def test_its_columns_follow_their_paths() -> None:
+def test_columns_follow_their_json_paths() -> None:
     job = {
         "metadata": {"name": "job", "creationTimestamp": "2026-01-02T03:04:00Z"},
         "status": {"phase": "Running", "ready": "1/2"},
     }
-    printed = table.table(JOBS, [job], {"resourceVersion": "7"}, NOW)
-    assert [each["name"] for each in printed["columnDefinitions"]] == [
+    table = build_table(JOBS, [job], {"resourceVersion": "7"}, NOW)
+    assert [each["name"] for each in table["columnDefinitions"]] == [
         "Name",
         "Status",
         "Mode",
@@ -40,8 +41,8 @@ def test_its_columns_follow_their_paths() -> None:
         "Started",
         "Age",
     ]
-    assert printed["rows"][0]["cells"] == ["job", "Running", None, "1/2", None, "5s"]
-    assert printed["metadata"] == {"resourceVersion": "7"}
+    assert table["rows"][0]["cells"] == ["job", "Running", None, "1/2", None, "5s"]
+    assert table["metadata"] == {"resourceVersion": "7"}
 
 
 @pytest.mark.parametrize(
@@ -61,16 +62,16 @@ def test_its_columns_follow_their_paths() -> None:
         ("string", None, None),
     ],
 )
-def test_a_cell_is_of_its_columns_type(kind: str, value: object, cell: object) -> None:
-    column = custom_resource.column({"name": "X", "type": kind, "jsonPath": ".status.list[0].x"})
-    assert column.of({"status": {"list": [{"x": value}]}}, NOW) == cell
+def test_cell_has_the_type_of_its_column(kind: str, value: object, cell: object) -> None:
+    column = custom_resource.printer_column({"name": "X", "type": kind, "jsonPath": ".status.list[0].x"})
+    assert column.cell({"status": {"list": [{"x": value}]}}, NOW) == cell
 
 
 @pytest.mark.parametrize("item", [{}, {"status": 1}, {"status": {"list": []}}, {"status": {"list": {"x": 1}}}])
-def test_a_path_that_leads_nowhere_leaves_a_cell_empty(item: dict[str, object]) -> None:
-    assert custom_resource.at(".status.list[0].x")(item) is None
+def test_missing_path_gives_an_empty_cell(item: dict[str, object]) -> None:
+    assert nested_value(item, *parse_json_path(".status.list[0].x")) is None
 
 
-def test_a_path_with_a_filter_is_refused() -> None:
-    with pytest.raises(ValueError, match="more than names and indices"):
-        custom_resource.at('.status.conditions[?(@.type=="Ready")].status')
+def test_json_path_with_a_filter_is_rejected() -> None:
+    with pytest.raises(ValueError, match="use field names and indices only"):
+        parse_json_path('.status.conditions[?(@.type=="Ready")].status')

@@ -1,4 +1,4 @@
-"""What an API server makes of an object, without one; test_schema_cluster.py asks the real one the same."""
+"""Normalization and validation of objects; served/test_schema_cluster.py compares with a real API server."""
 
 import copy
 from typing import Any
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from paddle_operator.api.crd import crd
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
-from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest, nothing_more
-from paddle_operator.local.apiserver.validation.object import completed, problems, unknown_fields
+from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest, accept_all
+from paddle_operator.local.apiserver.validation.object import normalize, unknown_fields, validate
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
-JOBS = custom_resource.kind_of(crd(), nothing_more)
+JOBS = custom_resource.kind_from_crd(crd(), accept_all)
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -24,61 +24,63 @@ ANYTHING = st.recursive(
 )
 
 
-def a_kind(properties: Manifest, **more: Any) -> Kind:
-    """A custom kind whose spec has these properties."""
+def make_kind(properties: Manifest, **more: Any) -> Kind:
+    """A custom kind with these properties in its spec."""
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {}}} | more
-    described = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
-    version["schema"] = {"openAPIV3Schema": described}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    version["schema"] = {"openAPIV3Schema": schema}
     names = {"kind": "Thing", "plural": "things"}
-    return custom_resource.kind_of(
-        {"spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]}}, nothing_more
+    return custom_resource.kind_from_crd(
+        {"spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]}}, accept_all
     )
 
 
-def a_thing(**spec: Any) -> Manifest:
+def make_thing(**spec: Any) -> Manifest:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "thing"}, "spec": spec}
 
 
-def completed_spec(kind: Kind, **spec: Any) -> Any:
-    return completed(kind, a_thing(**spec))["spec"]
+def normalized_spec(kind: Kind, **spec: Any) -> Any:
+    return normalize(kind, make_thing(**spec))["spec"]
 
 
-def problems_of(kind: Kind, **spec: Any) -> list[tuple[str, str]]:
-    found = problems(kind, completed(kind, a_thing(**spec)), None)
-    return [(cause.field, cause.message) for cause in found]
+def errors_of(kind: Kind, **spec: Any) -> list[tuple[str, str]]:
+    errors = validate(kind, normalize(kind, make_thing(**spec)), None)
+    return [(cause.field, cause.message) for cause in errors]
 
 
-def test_unknown_fields_are_left_out_and_told() -> None:
-    kind = a_kind({"a": {"type": "object", "properties": {"b": {"type": "string"}}}})
-    written = a_thing(a={"b": "c", "x": 1}, y=2)
-    assert completed(kind, written)["spec"] == {"a": {"b": "c"}}
+def test_unknown_fields_are_pruned_and_reported() -> None:
+    kind = make_kind({"a": {"type": "object", "properties": {"b": {"type": "string"}}}})
+    written = make_thing(a={"b": "c", "x": 1}, y=2)
+    assert normalize(kind, written)["spec"] == {"a": {"b": "c"}}
     assert unknown_fields(kind, written) == ['unknown field "spec.a.x"', 'unknown field "spec.y"']
 
 
-def test_unknown_fields_of_lists_and_maps_are_told_with_their_place() -> None:
+def test_unknown_fields_in_lists_and_maps_have_their_path() -> None:
     inner = {"type": "object", "properties": {"b": {"type": "string"}}}
-    kind = a_kind({"list": {"type": "array", "items": inner}, "map": {"type": "object", "additionalProperties": inner}})
-    written = a_thing(list=[{"b": "c"}, {"x": 1}], map={"k": {"y": 2}})
+    kind = make_kind(
+        {"list": {"type": "array", "items": inner}, "map": {"type": "object", "additionalProperties": inner}}
+    )
+    written = make_thing(list=[{"b": "c"}, {"x": 1}], map={"k": {"y": 2}})
     assert unknown_fields(kind, written) == ['unknown field "spec.list[1].x"', 'unknown field "spec.map.k.y"']
 
 
-def test_a_part_may_keep_what_it_does_not_know() -> None:
-    kind = a_kind({"free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}})
-    assert completed_spec(kind, free={"a": [1, {"b": None}]}) == {"free": {"a": [1, {"b": None}]}}
-    assert unknown_fields(kind, a_thing(free={"a": 1})) == []
+def test_unknown_fields_can_be_preserved() -> None:
+    kind = make_kind({"free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}})
+    assert normalized_spec(kind, free={"a": [1, {"b": None}]}) == {"free": {"a": [1, {"b": None}]}}
+    assert unknown_fields(kind, make_thing(free={"a": 1})) == []
 
 
-def test_defaults_are_filled_in_also_below_a_default() -> None:
+def test_defaults_are_set_also_inside_a_default() -> None:
     inner = {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 3}}}
-    kind = a_kind({"a": inner, "c": {"type": "array", "items": {"type": "string"}, "default": ["x"]}})
-    first = completed_spec(kind)
+    kind = make_kind({"a": inner, "c": {"type": "array", "items": {"type": "string"}, "default": ["x"]}})
+    first = normalized_spec(kind)
     assert first == {"a": {"b": 3}, "c": ["x"]}
     first["c"].append("changed")
-    assert completed_spec(kind)["c"] == ["x"]
+    assert normalized_spec(kind)["c"] == ["x"]
 
 
-def test_a_null_counts_only_where_it_may_be() -> None:
-    kind = a_kind(
+def test_null_is_dropped_unless_nullable() -> None:
+    kind = make_kind(
         {
             "plain": {"type": "string"},
             "default": {"type": "string", "default": "d"},
@@ -87,7 +89,7 @@ def test_a_null_counts_only_where_it_may_be() -> None:
         }
     )
     nulls = dict.fromkeys(("plain", "default", "nullable"))
-    assert completed_spec(kind, **nulls, map={"a": None, "b": "c"}) == {
+    assert normalized_spec(kind, **nulls, map={"a": None, "b": "c"}) == {
         "default": "d",
         "nullable": None,
         "map": {"b": "c"},
@@ -151,30 +153,30 @@ LIMITS: list[tuple[Manifest, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("limit", "good", "bad", "words"), LIMITS, ids=lambda each: str(each)[:40])
-def test_a_limit_holds_and_tells(limit: Manifest, good: Any, bad: Any, words: str) -> None:
-    kind = a_kind({"x": limit})
-    assert problems_of(kind, x=good) == []
-    ((_, message),) = problems_of(kind, x=bad)
-    assert words in message
+@pytest.mark.parametrize(("limit", "valid", "invalid", "message"), LIMITS, ids=lambda value: str(value)[:40])
+def test_value_limit(limit: Manifest, valid: Any, invalid: Any, message: str) -> None:
+    kind = make_kind({"x": limit})
+    assert errors_of(kind, x=valid) == []
+    ((_, actual),) = errors_of(kind, x=invalid)
+    assert message in actual
 
 
-def test_a_kinds_own_check_is_asked_where_the_types_are_right() -> None:
-    asked: list[Manifest] = []
+def test_kind_validates_only_if_types_are_right() -> None:
+    validated: list[Manifest] = []
 
     def check(new: Manifest, _old: Manifest | None) -> list[Cause]:
-        asked.append(new)
-        return [Cause("spec", "not today", "FieldValueForbidden")]
+        validated.append(new)
+        return [Cause("spec", "rejected", "FieldValueForbidden")]
 
-    kind = custom_resource.kind_of(crd(), check)
+    kind = custom_resource.kind_from_crd(crd(), check)
     job: Manifest = {
         "metadata": {"name": "job"},
         "spec": {"worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}},
     }
-    assert [cause.message for cause in problems(kind, job, None)] == ["not today"]
+    assert [cause.message for cause in validate(kind, job, None)] == ["rejected"]
     job["spec"]["worker"]["replicas"] = "1"
-    assert [cause.field for cause in problems(kind, job, None)] == ["spec.worker.replicas"]
-    assert len(asked) == 1
+    assert [cause.field for cause in validate(kind, job, None)] == ["spec.worker.replicas"]
+    assert len(validated) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,21 +191,21 @@ def test_a_kinds_own_check_is_asked_where_the_types_are_right() -> None:
     ids=["custom", "custom-invalid", "built-in", "built-in-standard", "built-in-qualified"],
 )
 def test_finalizer_without_domain_needs_custom_kind(kind: Kind, finalizer: str, accepted: bool) -> None:
-    stored = completed(kind, {"metadata": {"name": "a", "finalizers": [finalizer]}, "spec": {}})
-    refused = {cause.field for cause in problems(kind, stored, None)} & {"metadata.finalizers[0]"}
+    stored = normalize(kind, {"metadata": {"name": "a", "finalizers": [finalizer]}, "spec": {}})
+    refused = {cause.field for cause in validate(kind, stored, None)} & {"metadata.finalizers[0]"}
     assert not refused if accepted else refused
 
 
 @pytest.mark.parametrize("kind", [*builtin.KINDS, JOBS], ids=lambda kind: f"{kind.kind}.{kind.group}")
 @quick
 @given(spec=ANYTHING, status=ANYTHING, metadata=ANYTHING, data=ANYTHING)
-def test_whatever_is_written_is_answered(kind: Kind, spec: Any, status: Any, metadata: Any, data: Any) -> None:
-    """Neither crash nor change: problems are told, and the writer's own object stays as it is."""
+def test_fuzzed_objects_are_validated(kind: Kind, spec: Any, status: Any, metadata: Any, data: Any) -> None:
+    """No exception, and the argument is not modified."""
     written = {"spec": spec, "status": status, "metadata": metadata, "data": data, "stringData": data}
     before = copy.deepcopy(written)
-    stored = completed(kind, written)
+    stored = normalize(kind, written)
     unknown_fields(kind, written)
-    problems(kind, stored, None)
+    validate(kind, stored, None)
     assert written == before
 
 
@@ -229,14 +231,14 @@ FIELDS = st.sampled_from(
     ),
     st.sampled_from(builtin.KINDS),
 )
-def test_whatever_is_written_into_a_spec_is_answered(spec: Manifest, kind: Kind) -> None:
-    stored = completed(kind, {"metadata": {"name": "a"}, "spec": spec})
-    problems(kind, stored, None)
+def test_fuzzed_specs_are_validated(spec: Manifest, kind: Kind) -> None:
+    stored = normalize(kind, {"metadata": {"name": "a"}, "spec": spec})
+    validate(kind, stored, None)
 
 
 @quick
 @given(spec=ANYTHING)
-def test_what_is_completed_is_complete(spec: Any) -> None:
-    once = completed(builtin.PODS, {"metadata": {"name": "pod"}, "spec": spec})
-    assert completed(builtin.PODS, once) == once
+def test_normalize_is_idempotent(spec: Any) -> None:
+    once = normalize(builtin.PODS, {"metadata": {"name": "pod"}, "spec": spec})
+    assert normalize(builtin.PODS, once) == once
     assert unknown_fields(builtin.PODS, once) == []

@@ -1,1 +1,1 @@
-"""The tables that kubectl get prints."""
+"""The Tables that `kubectl get` prints."""

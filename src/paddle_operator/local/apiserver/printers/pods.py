@@ -1,7 +1,7 @@
-"""What `kubectl get pods` says of a pod: how many containers are ready, and one word for its state.
+"""What does `kubectl get pods` show of a pod? Ready containers, restarts and a status such as Init:0/1.
 
-The word is found as kube-apiserver's printer finds it (pkg/printers/internalversion, printPod), since people know its
-answers: Init:0/1, ContainerCreating, CrashLoopBackOff, Completed, Error, Terminating.
+The status is computed as in kube-apiserver's printPod (pkg/printers/internalversion): ContainerCreating,
+CrashLoopBackOff, Completed, Error, Terminating.
 """
 
 from collections.abc import Iterator
@@ -9,40 +9,40 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from paddle_operator.local.apiserver.printers.ages import age, latest
-from paddle_operator.local.apiserver.printers.columns import AGE, NAME, NONE, text
-from paddle_operator.local.apiserver.scheme.defaulting import maps
+from paddle_operator.local.apiserver.printers.columns import AGE, NAME, NONE, value_cell
+from paddle_operator.local.apiserver.printers.table import format_age, latest_time
 from paddle_operator.local.apiserver.scheme.kind import Column, Manifest
+from paddle_operator.local.apiserver.scheme.unstructured import maps_in
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the columns say of a pod's containers."""
+class ContainerSummary:
+    """The cells that depend on a pod's containers."""
 
     ready: int
     total: int
-    word: str
+    status: str
     restarts: int
     restarted_at: str | None
 
 
-def told(pod: Manifest) -> Told:
-    status = pod.get("status", {})
-    inits, containers = maps(status.get("initContainerStatuses")), maps(status.get("containerStatuses"))
-    sidecars = {each.get("name") for each in maps(pod["spec"].get("initContainers")) if is_sidecar(each)}
-    total = len(maps(pod["spec"].get("containers"))) + len(sidecars)
-    word, ready, initializing = init_word(pod, inits, sidecars)
+def summarize_containers(pod: Manifest) -> ContainerSummary:
+    pod_status = pod.get("status", {})
+    inits, containers = maps_in(pod_status.get("initContainerStatuses")), maps_in(pod_status.get("containerStatuses"))
+    sidecars = {each.get("name") for each in maps_in(pod["spec"].get("initContainers")) if is_sidecar(each)}
+    total = len(maps_in(pod["spec"].get("containers"))) + len(sidecars)
+    status, ready, initializing = init_status(pod, inits, sidecars)
     counted = inits
-    if not initializing or condition(status, "Initialized") == "True":
+    if not initializing or condition_status(pod_status, "Initialized") == "True":
         counted = [each for each in inits if each.get("name") in sidecars] + containers
-        word = running_word(word, status, containers)
+        status = running_status(status, pod_status, containers)
         ready += sum(is_running(each) for each in containers)
     restarts = sum(int(each.get("restartCount", 0)) for each in counted)
-    return Told(ready, total, last_word(pod, word), restarts, latest(ended_before(counted)))
+    return ContainerSummary(ready, total, final_status(pod, status), restarts, latest_time(previous_ends(counted)))
 
 
-def init_word(pod: Manifest, inits: list[dict[str, Any]], sidecars: set[object]) -> tuple[str, int, bool]:
-    """The word so far, how many sidecars are ready, and whether an init container is still to end."""
+def init_status(pod: Manifest, inits: list[dict[str, Any]], sidecars: set[object]) -> tuple[str, int, bool]:
+    """The status so far, how many sidecars are ready, and whether an init container still runs."""
     ready = 0
     for index, each in enumerate(inits):
         state = each.get("state", {})
@@ -53,47 +53,47 @@ def init_word(pod: Manifest, inits: list[dict[str, Any]], sidecars: set[object])
             ready += bool(each.get("ready"))
             continue
         if terminated:
-            return f"Init:{ending(terminated)}", ready, True
+            return f"Init:{exit_status(terminated)}", ready, True
         if waiting and waiting != "PodInitializing":
             return f"Init:{waiting}", ready, True
-        return f"Init:{index}/{len(maps(pod['spec'].get('initContainers')))}", ready, True
-    return phase_word(pod.get("status", {})), ready, False
+        return f"Init:{index}/{len(maps_in(pod['spec'].get('initContainers')))}", ready, True
+    return phase_status(pod.get("status", {})), ready, False
 
 
-def phase_word(status: Manifest) -> str:
-    if any(each.get("reason") == "SchedulingGated" for each in maps(status.get("conditions"))):
+def phase_status(status: Manifest) -> str:
+    if any(each.get("reason") == "SchedulingGated" for each in maps_in(status.get("conditions"))):
         return "SchedulingGated"
     return str(status.get("reason") or status.get("phase") or "")
 
 
-def running_word(word: str, status: Manifest, containers: list[dict[str, Any]]) -> str:
-    """The first container that waits or has ended gives the word; one that runs turns Completed back."""
+def running_status(current: str, pod_status: Manifest, containers: list[dict[str, Any]]) -> str:
+    """The first waiting or terminated container decides; Completed is replaced if another one runs."""
     failed = ""
     for each in reversed(containers):
         state = each.get("state", {})
         if reason := state.get("waiting", {}).get("reason"):
-            word = reason
+            current = reason
         elif terminated := state.get("terminated"):
-            word = ending(terminated)
-            failed = word if terminated.get("exitCode") else failed
-    if word != "Completed":
-        return word
+            current = exit_status(terminated)
+            failed = current if terminated.get("exitCode") else failed
+    if current != "Completed":
+        return current
     running = any(is_running(each) for each in containers)
-    if running and condition(status, "Ready") == "True":
+    if running and condition_status(pod_status, "Ready") == "True":
         return "Running"
-    return failed or ("NotReady" if running else word)
+    return failed or ("NotReady" if running else current)
 
 
-def last_word(pod: Manifest, word: str) -> str:
+def final_status(pod: Manifest, current: str) -> str:
     if not pod["metadata"].get("deletionTimestamp"):
-        return word
+        return current
     status = pod.get("status", {})
     if status.get("reason") == "NodeLost":
         return "Unknown"
-    return word if status.get("phase") in ("Succeeded", "Failed") else "Terminating"
+    return current if status.get("phase") in ("Succeeded", "Failed") else "Terminating"
 
 
-def ending(terminated: Manifest) -> str:
+def exit_status(terminated: Manifest) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -102,55 +102,58 @@ def ending(terminated: Manifest) -> str:
 
 
 def is_running(container: Manifest) -> bool:
-    """Waiting and ended containers may still be told ready; the printer asks in this order."""
+    """Waiting and terminated containers may still be reported as ready."""
     state = container.get("state", {})
-    waits = state.get("waiting", {}).get("reason")
-    return bool(not waits and not state.get("terminated") and container.get("ready") and "running" in state)
+    waiting = state.get("waiting", {}).get("reason")
+    return bool(not waiting and not state.get("terminated") and container.get("ready") and "running" in state)
 
 
 def is_sidecar(container: Manifest) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def condition(status: Manifest, kind: str) -> str:
-    return next((str(each.get("status")) for each in maps(status.get("conditions")) if each.get("type") == kind), "")
+def condition_status(status: Manifest, condition_type: str) -> str:
+    return next(
+        (str(each.get("status")) for each in maps_in(status.get("conditions")) if each.get("type") == condition_type),
+        "",
+    )
 
 
-def ended_before(containers: list[dict[str, Any]]) -> Iterator[object]:
+def previous_ends(containers: list[dict[str, Any]]) -> Iterator[object]:
     for each in containers:
         yield each.get("lastState", {}).get("terminated", {}).get("finishedAt")
 
 
 def ready(pod: Manifest, _now: datetime) -> str:
-    found = told(pod)
-    return f"{found.ready}/{found.total}"
+    summary = summarize_containers(pod)
+    return f"{summary.ready}/{summary.total}"
 
 
 def restarts(pod: Manifest, now: datetime) -> str:
-    found = told(pod)
-    if found.restarts and found.restarted_at:
-        return f"{found.restarts} ({age(found.restarted_at, now)} ago)"
-    return str(found.restarts)
+    summary = summarize_containers(pod)
+    if summary.restarts and summary.restarted_at:
+        return f"{summary.restarts} ({format_age(summary.restarted_at, now)} ago)"
+    return str(summary.restarts)
 
 
 def address(pod: Manifest, _now: datetime) -> str:
-    return str(next((each.get("ip") for each in maps(pod.get("status", {}).get("podIPs"))), None) or NONE)
+    return str(next((each.get("ip") for each in maps_in(pod.get("status", {}).get("podIPs"))), None) or NONE)
 
 
-def gates(pod: Manifest, _now: datetime) -> str:
-    wanted = maps(pod["spec"].get("readinessGates"))
-    met = sum(condition(pod.get("status", {}), str(each.get("conditionType"))) == "True" for each in wanted)
-    return f"{met}/{len(wanted)}" if wanted else NONE
+def readiness_gates(pod: Manifest, _now: datetime) -> str:
+    gates = maps_in(pod["spec"].get("readinessGates"))
+    met = sum(condition_status(pod.get("status", {}), str(each.get("conditionType"))) == "True" for each in gates)
+    return f"{met}/{len(gates)}" if gates else NONE
 
 
 POD = (
     NAME,
     Column("Ready", "string", ready),
-    Column("Status", "string", lambda pod, _now: told(pod).word),
+    Column("Status", "string", lambda pod, _now: summarize_containers(pod).status),
     Column("Restarts", "string", restarts),
     AGE,
     Column("IP", "string", address, wide=True),
-    Column("Node", "string", text("spec", "nodeName", default=NONE), wide=True),
-    Column("Nominated Node", "string", text("status", "nominatedNodeName", default=NONE), wide=True),
-    Column("Readiness Gates", "string", gates, wide=True),
+    Column("Node", "string", value_cell("spec", "nodeName", default=NONE), wide=True),
+    Column("Nominated Node", "string", value_cell("status", "nominatedNodeName", default=NONE), wide=True),
+    Column("Readiness Gates", "string", readiness_gates, wide=True),
 )

@@ -1,39 +1,43 @@
-"""What `kubectl get` asks for: a meta.k8s.io/v1 Table of objects, with the columns and cells that a server chooses."""
+"""What does `kubectl get` print? A meta.k8s.io/v1 Table: the server formats columns and cells."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
+from paddle_operator.kube.durations import human_duration
+from paddle_operator.local.apiserver.scheme.canonical import parse_time
 from paddle_operator.local.apiserver.scheme.kind import Column, Kind, Manifest
 
-Included = Literal["Metadata", "Object", "None"]
+UNKNOWN_AGE = "<unknown>"
 
-FINISHED = {
+IncludeObject = Literal["Metadata", "Object", "None"]
+
+FINISHED_POD_CONDITIONS = {
     "Succeeded": {"type": "Completed", "status": "True", "reason": "Succeeded", "message": "The pod has completed."},
     "Failed": {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
 }
 
 
-def table(
-    kind: Kind, items: Iterable[Manifest], metadata: Manifest, now: datetime, include: Included = "Metadata"
+def build_table(
+    kind: Kind, items: Iterable[Manifest], metadata: Manifest, now: datetime, include: IncludeObject = "Metadata"
 ) -> Manifest:
-    """A Table of these objects; `metadata` is that of their list, or of the one object.
+    """A Table of these objects; `metadata` is that of their list or of the single object.
 
-    All columns are always there: it is kubectl that hides the wide ones. `include` is the request's includeObject.
+    It has all columns: kubectl hides the wide ones. `include` is the request's includeObject.
     """
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": {key: metadata[key] for key in LIST_FIELDS if key in metadata},
-        "columnDefinitions": [definition(column) for column in kind.columns],
-        "rows": [row(kind, item, now, include) for item in items],
+        "metadata": {key: metadata[key] for key in LIST_METADATA_FIELDS if key in metadata},
+        "columnDefinitions": [column_definition(column) for column in kind.columns],
+        "rows": [build_row(kind, item, now, include) for item in items],
     }
 
 
-LIST_FIELDS = ("resourceVersion", "continue", "remainingItemCount")
+LIST_METADATA_FIELDS = ("resourceVersion", "continue", "remainingItemCount")
 
 
-def definition(column: Column) -> Manifest:
+def column_definition(column: Column) -> Manifest:
     return {
         "name": column.name,
         "type": column.type,
@@ -43,15 +47,34 @@ def definition(column: Column) -> Manifest:
     }
 
 
-def row(kind: Kind, item: Manifest, now: datetime, include: Included) -> Manifest:
-    found: Manifest = {"cells": [column.of(item, now) for column in kind.columns]}
-    if kind.kind == "Pod" and not kind.group and (phase := item.get("status", {}).get("phase")) in FINISHED:
-        found["conditions"] = [FINISHED[phase]]
+def build_row(kind: Kind, item: Manifest, now: datetime, include: IncludeObject) -> Manifest:
+    row: Manifest = {"cells": [column.cell(item, now) for column in kind.columns]}
+    if (
+        kind.kind == "Pod"
+        and not kind.group
+        and (phase := item.get("status", {}).get("phase")) in FINISHED_POD_CONDITIONS
+    ):
+        row["conditions"] = [FINISHED_POD_CONDITIONS[phase]]
     if include == "Metadata":
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-        found["object"] = partial | {"metadata": item["metadata"]}
+        row["object"] = partial | {"metadata": item["metadata"]}
     elif include == "Object":
-        found["object"] = item
+        row["object"] = item
     else:
-        found["object"] = None
-    return found
+        row["object"] = None
+    return row
+
+
+def format_age(since: object, now: datetime) -> str:
+    """The age of a time in an object, as kubectl prints it: `5s`, `3m20s`; <unknown> if it is no time."""
+    if not isinstance(since, str):
+        return UNKNOWN_AGE
+    try:
+        return human_duration((now - parse_time(since)).total_seconds())
+    except ValueError:
+        return UNKNOWN_AGE
+
+
+def latest_time(times: Iterable[object]) -> str | None:
+    """The latest of the times that are set. In canonical form they sort as strings."""
+    return max((time for time in times if isinstance(time, str)), default=None)

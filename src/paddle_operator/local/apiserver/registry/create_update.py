@@ -1,6 +1,6 @@
-"""Makes and changes objects: create, update, patch, and the same through the status subresource.
+"""How are objects created, updated and patched, also through the status subresource?
 
-Everything between the decoded request and the store is done without a pause, so that no two writes can interleave.
+There is no await between the decoded request and the store, so writes cannot interleave.
 """
 
 import uuid
@@ -10,148 +10,152 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import Cause
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.apiserver import api_errors
-from paddle_operator.local.apiserver.answers import Answer, told
-from paddle_operator.local.apiserver.api_errors import Malformed, Refusal
+from paddle_operator.local.apiserver.api_errors import MalformedObject, StatusError
 from paddle_operator.local.apiserver.registry.object_meta import (
-    changed_metadata_problems,
-    check_place,
+    check_name,
     check_type,
-    kept_metadata,
     metadata_of,
     new_metadata,
     random_name,
+    updated_metadata,
+    validate_metadata_update,
 )
-from paddle_operator.local.apiserver.registry.resource import Resource, Resources
+from paddle_operator.local.apiserver.registry.resource import APIResource, APIResponse, ResourceRegistry, json_response
 from paddle_operator.local.apiserver.registry.strategy import strategy_of
 from paddle_operator.local.apiserver.request_info import WriteOptions
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
-from paddle_operator.local.apiserver.storage.sqlite import Store
+from paddle_operator.local.apiserver.storage.sqlite import ObjectStore
 from paddle_operator.local.apiserver.storage.watch_cache import Record
-from paddle_operator.local.apiserver.validation import causes
-from paddle_operator.local.apiserver.validation.object import completed, unknown_fields
-from paddle_operator.local.apiserver.validation.object import problems as problems_of
+from paddle_operator.local.apiserver.validation import field_errors
+from paddle_operator.local.apiserver.validation.object import normalize, unknown_fields, validate
 
-NAMES_TRIED = 8
+MAX_NAME_ATTEMPTS = 8
 
-Edit = Callable[[Manifest], Manifest]
-"""Makes of an object, which it leaves as it is, what somebody wants it to be."""
+Mutation = Callable[[Manifest], Manifest]
+"""Returns the changed copy of an object."""
 
 
-class Writer:
-    def __init__(self, store: Store, resources: Resources, clock: Clock) -> None:
+class ObjectWriter:
+    def __init__(self, store: ObjectStore, resources: ResourceRegistry, clock: Clock) -> None:
         self._store = store
         self._resources = resources
         self._clock = clock
 
-    def create(self, resource: Resource, namespace: str, manifest: Manifest, options: WriteOptions) -> Answer:
-        """Raises Refusal."""
+    def create(self, resource: APIResource, namespace: str, manifest: Manifest, options: WriteOptions) -> APIResponse:
+        """Raises StatusError."""
         kind = resource.kind
         check_type(kind, manifest)
         metadata = metadata_of(manifest)
-        check_place(metadata, namespace)
+        check_name(metadata, namespace)
         warnings = _field_warnings(kind, manifest, options)
         name = metadata.get("name") or ""
         if base := not name and metadata.get("generateName"):
             name = self._free_name(resource, namespace, str(base))
         self._check_namespace(resource, namespace, name)
         if not name:
-            missing = causes.required("metadata.name", "name or generateName is required")
-            raise api_errors.invalid(kind, "", [missing])
+            error = field_errors.required("metadata.name", "name or generateName is required")
+            raise api_errors.invalid(kind, "", [error])
         now = self._clock.now()
         metadata = new_metadata({**metadata, "name": name}, namespace, str(uuid.uuid4()), now)
-        new = completed(kind, {**manifest, "metadata": metadata})
+        new = normalize(kind, {**manifest, "metadata": metadata})
         strategy = strategy_of(kind)
-        _check(kind, new, None, lambda: strategy.refuses(new))
-        strategy.make_ready(new, resource.table)
-        if strategy.counts_generations:
+        _check(kind, new, None, lambda: strategy.validate(new))
+        strategy.prepare_for_create(new, resource.table)
+        if strategy.tracks_generation:
             new["metadata"]["generation"] = 1
         key = resource.key(namespace, name)
         if resource.table.get(key):
             raise api_errors.already_exists(kind, name)
-        stored = resource.stored(new)
+        stored = resource.to_storage(new)
         if options.dry_run:
-            return told(new, 201, warnings)
-        return Answer(resource.body(self._store.put(resource.table, key, stored)), 201, warnings)
+            return json_response(new, 201, warnings)
+        return APIResponse(resource.body(self._store.put(resource.table, key, stored)), 201, warnings)
 
-    def update(self, resource: Resource, key: Key, manifest: Manifest, options: WriteOptions, part: str = "") -> Answer:
-        """Replace an object, or its status. Raises Refusal."""
+    def update(
+        self, resource: APIResource, key: Key, manifest: Manifest, options: WriteOptions, subresource: str = ""
+    ) -> APIResponse:
+        """Replace an object, or its status. Raises StatusError."""
         kind = resource.kind
         check_type(kind, manifest)
         metadata = metadata_of(manifest)
-        check_place(metadata, key.namespace, key.name)
+        check_name(metadata, key.namespace, key.name)
         strategy = strategy_of(kind)
         record = resource.table.get(key)
         if record is None:
-            if strategy.made_by_put and not part:
+            if strategy.allow_create_on_update and not subresource:
                 return self.create(resource, key.namespace, manifest, options)
             raise api_errors.not_found(kind, key.name)
-        if strategy.needs_version and not metadata.get("resourceVersion"):
-            raise _version_missing(kind, key.name)
+        if not strategy.allow_unconditional_update and not metadata.get("resourceVersion"):
+            raise _missing_version(kind, key.name)
         if metadata.get("uid") not in (None, "", record.uid):
             raise api_errors.conflict(
                 kind,
                 key.name,
                 f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {record.uid}",
             )
-        return self._change(resource, record, manifest, options, part)
+        return self._update(resource, record, manifest, options, subresource)
 
-    def edit(self, resource: Resource, key: Key, edit: Edit, options: WriteOptions, part: str = "") -> Answer:
-        """Change an object, or its status, as a patch says. Raises Refusal."""
+    def patch(
+        self, resource: APIResource, key: Key, mutate: Mutation, options: WriteOptions, subresource: str = ""
+    ) -> APIResponse:
+        """Apply a mutation to an object or its status. Raises StatusError."""
         record = resource.table.get(key)
         if record is None:
             raise api_errors.not_found(resource.kind, key.name)
-        wanted = edit(resource.manifest(record))
-        check_place(metadata_of(wanted), key.namespace, key.name)
+        new = mutate(resource.manifest(record))
+        check_name(metadata_of(new), key.namespace, key.name)
         try:
-            check_type(resource.kind, wanted)
-            return self._change(resource, record, wanted, options, part)
-        except Malformed as problem:  # the fault is the patch's
-            cause = causes.invalid("patch", key.name, str(problem))
+            check_type(resource.kind, new)
+            return self._update(resource, record, new, options, subresource)
+        except MalformedObject as error:  # caused by the patch
+            cause = field_errors.invalid("patch", key.name, str(error))
             raise api_errors.invalid(resource.kind, key.name, [cause]) from None
 
-    def put(self, resource: Resource, record: Record, new: Manifest) -> Record:
-        """Write a state that this server itself has decided on."""
-        return self._store.put(resource.table, record.key, resource.stored(new))
+    def put(self, resource: APIResource, record: Record, new: Manifest) -> Record:
+        """Write an object without validation, for changes by the server itself."""
+        return self._store.put(resource.table, record.key, resource.to_storage(new))
 
-    def remove(self, resource: Resource, record: Record, last: Manifest) -> Record:
-        return self._store.remove(resource.table, record, resource.stored(last))
+    def delete(self, resource: APIResource, record: Record, last: Manifest) -> Record:
+        return self._store.delete(resource.table, record, resource.to_storage(last))
 
-    def _change(self, resource: Resource, record: Record, wanted: Manifest, options: WriteOptions, part: str) -> Answer:
+    def _update(
+        self, resource: APIResource, record: Record, requested: Manifest, options: WriteOptions, subresource: str
+    ) -> APIResponse:
         kind, name = resource.kind, record.key.name
-        if metadata_of(wanted).get("resourceVersion") not in (None, "", str(record.version)):
-            raise api_errors.stale(kind, name)
-        warnings = _field_warnings(kind, wanted, options)
+        if metadata_of(requested).get("resourceVersion") not in (None, "", str(record.version)):
+            raise api_errors.modified_conflict(kind, name)
+        warnings = _field_warnings(kind, requested, options)
         old = resource.manifest(record)
-        new = completed(kind, {**wanted, "metadata": kept_metadata(metadata_of(wanted), old["metadata"])})
-        new = _status_only(kind, new, old) if part == "status" else _all_but_status(kind, new, old)
+        new = normalize(kind, {**requested, "metadata": updated_metadata(metadata_of(requested), old["metadata"])})
+        new = _replace_status(kind, new, old) if subresource == "status" else _keep_status(kind, new, old)
         strategy = strategy_of(kind)
-        strategy.bring_along(new, old)
+        strategy.prepare_for_update(new, old)
         _check(
             kind,
             new,
             old,
-            lambda: changed_metadata_problems(new["metadata"], old["metadata"]) + strategy.refuses(new),
+            lambda: validate_metadata_update(new["metadata"], old["metadata"]) + strategy.validate(new),
         )
         if new == old:
-            return Answer(resource.body(record), 200, warnings)
-        if strategy.counts_generations and part != "status" and _asks_for_more(new, old):
+            return APIResponse(resource.body(record), 200, warnings)
+        if strategy.tracks_generation and subresource != "status" and _has_spec_change(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if options.dry_run:
-            return told(new, 200, warnings)
-        if _has_ended(kind, new["metadata"]):
-            answer = told(new, 200, warnings)  # before the deletion's version is in it, as kube-apiserver has it
-            self.remove(resource, record, new)
-            return answer
-        return Answer(resource.body(self.put(resource, record, new)), 200, warnings)
+            return json_response(new, 200, warnings)
+        if _is_deletable(kind, new["metadata"]):
+            response = json_response(new, 200, warnings)  # with the old version, as kube-apiserver responds
+            self.delete(resource, record, new)
+            return response
+        return APIResponse(resource.body(self.put(resource, record, new)), 200, warnings)
 
-    def _free_name(self, resource: Resource, namespace: str, base: str) -> str:
-        for _ in range(NAMES_TRIED):
+    def _free_name(self, resource: APIResource, namespace: str, base: str) -> str:
+        for _ in range(MAX_NAME_ATTEMPTS):
             name = random_name(base)
             if resource.table.get(resource.key(namespace, name)) is None:
                 break
         return name
 
-    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def _check_namespace(self, resource: APIResource, namespace: str, name: str) -> None:
         if not resource.kind.namespaced:
             return
         namespaces = self._resources.find("", "v1", "namespaces")
@@ -167,64 +171,62 @@ class Writer:
 
 
 def _field_warnings(kind: Kind, manifest: Manifest, options: WriteOptions) -> tuple[str, ...]:
-    """What to say of fields that are not kept. Raises Refusal where the writer wants them refused."""
+    """A warning for each unknown field. Raises StatusError if fieldValidation is Strict."""
     if options.validation == "Ignore":
         return ()
     unknown = unknown_fields(kind, manifest)
     if unknown and options.validation == "Strict":
-        raise Malformed(kind, kind.kind, f"strict decoding error: {', '.join(unknown)}")
+        raise MalformedObject(kind, kind.kind, f"strict decoding error: {', '.join(unknown)}")
     return tuple(unknown)
 
 
-def _check(kind: Kind, new: Manifest, old: Manifest | None, more: Callable[[], list[Cause]]) -> None:
-    """Raises Refusal. `more` is asked only where the types are right, so that it need not look at them."""
-    problems = problems_of(kind, new, old)
-    mistyped = [problem for problem in problems if problem.reason == causes.MISTYPED]
-    if not mistyped:
-        problems += more()
-    if not problems:
+def _check(kind: Kind, new: Manifest, old: Manifest | None, validate_more: Callable[[], list[Cause]]) -> None:
+    """Raises StatusError. `validate_more` runs only if all types are right, so it need not check them."""
+    errors = validate(kind, new, old)
+    type_errors = [error for error in errors if error.reason == field_errors.TYPE_INVALID]
+    if not type_errors:
+        errors += validate_more()
+    if not errors:
         return
-    if mistyped and not kind.custom:
-        raise Malformed(kind, kind.kind, "; ".join(f"{problem.field}: {problem.message}" for problem in mistyped))
-    raise api_errors.invalid(kind, new["metadata"].get("name", ""), problems)
+    if type_errors and not kind.custom:
+        raise MalformedObject(kind, kind.kind, "; ".join(f"{error.field}: {error.message}" for error in type_errors))
+    raise api_errors.invalid(kind, new["metadata"].get("name", ""), errors)
 
 
-def _version_missing(kind: Kind, name: str) -> Refusal:
-    problem = causes.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-    return Refusal(
+def _missing_version(kind: Kind, name: str) -> StatusError:
+    error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+    return StatusError(
         422,
-        f'{api_errors.resource_name(kind)} "{name}" is invalid: {problem.field}: {problem.message}',
-        details=api_errors.about(kind, name),
-        causes=[problem],
+        f'{kind.group_resource} "{name}" is invalid: {error.field}: {error.message}',
+        details=api_errors.status_details(kind, name),
+        causes=[error],
     )
 
 
-def _status_only(kind: Kind, new: Manifest, old: Manifest) -> Manifest:
-    """A write of the status leaves all else; of built-in kinds it may change labels and the like, as kubelets do."""
-    kept = {name: value for name, value in old.items() if name != "status"}
+def _replace_status(kind: Kind, new: Manifest, old: Manifest) -> Manifest:
+    """The old object with the new status; of built-in kinds also with new metadata, which kubelets write."""
+    updated = {name: value for name, value in old.items() if name != "status"}
     if not kind.custom:
         owners = old["metadata"].get("ownerReferences")
         metadata = {name: value for name, value in new["metadata"].items() if name != "ownerReferences"}
-        kept["metadata"] = metadata | ({"ownerReferences": owners} if owners else {})
-    return kept | ({"status": new["status"]} if "status" in new else {})
+        updated["metadata"] = metadata | ({"ownerReferences": owners} if owners else {})
+    return updated | ({"status": new["status"]} if "status" in new else {})
 
 
-def _all_but_status(kind: Kind, new: Manifest, old: Manifest) -> Manifest:
+def _keep_status(kind: Kind, new: Manifest, old: Manifest) -> Manifest:
     if not kind.has_status:
         return new
-    kept = {name: value for name, value in new.items() if name != "status"}
-    return kept | ({"status": old["status"]} if "status" in old else {})
+    updated = {name: value for name, value in new.items() if name != "status"}
+    return updated | ({"status": old["status"]} if "status" in old else {})
 
 
-def _asks_for_more(new: Manifest, old: Manifest) -> bool:
-    """Whether anything but metadata and status differs."""
-    aside = ("metadata", "status")
-    return {name: value for name, value in new.items() if name not in aside} != {
-        name: value for name, value in old.items() if name not in aside
-    }
+def _has_spec_change(new: Manifest, old: Manifest) -> bool:
+    """Whether anything except metadata and status differs."""
+    names = (new.keys() | old.keys()) - {"metadata", "status"}
+    return any(name not in new or name not in old or new[name] != old[name] for name in names)
 
 
-def _has_ended(kind: Kind, metadata: Manifest) -> bool:
-    """Marked for deletion, and nothing holds it any more; a namespace is held by what is in it."""
-    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or kind.plural == "namespaces"
-    return bool(metadata.get("deletionTimestamp")) and not held
+def _is_deletable(kind: Kind, metadata: Manifest) -> bool:
+    """Terminating without finalizers and grace period. A namespace is deleted by the garbage collector when empty."""
+    is_blocked = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or kind.plural == "namespaces"
+    return bool(metadata.get("deletionTimestamp")) and not is_blocked

@@ -1,4 +1,4 @@
-"""Tells a client what happens to the objects that it asked for, from a version on, until it has had enough."""
+"""Which events does a watch send? The changes of the selected objects from a version on, until its timeout."""
 
 import asyncio
 import random
@@ -10,144 +10,143 @@ import msgspec
 from paddle_operator.kube.clock import Clock
 from paddle_operator.local.apiserver import api_errors
 from paddle_operator.local.apiserver.registry.list import Selection
-from paddle_operator.local.apiserver.registry.resource import Resource
-from paddle_operator.local.apiserver.request_info import Parameters, number, truth, version
+from paddle_operator.local.apiserver.registry.resource import APIResource
+from paddle_operator.local.apiserver.request_info import Parameters, parse_bool, parse_int, parse_version
 from paddle_operator.local.apiserver.scheme.kind import Manifest
-from paddle_operator.local.apiserver.storage.sqlite import Store
-from paddle_operator.local.apiserver.storage.watch_cache import Change, Forgotten
+from paddle_operator.local.apiserver.storage.sqlite import ObjectStore
+from paddle_operator.local.apiserver.storage.watch_cache import Change, HistoryExpired
 
-CHANGES_A_TURN = 100  # at most this much is written at once, and held in memory for a client that does not read
+MAX_CHANGES_PER_WRITE = 100  # also the limit of what is buffered for a client that does not read
 BOOKMARK_SECONDS = 45.0
-LONGEST_SECONDS = (1800, 3600)  # as kube-apiserver: so long where the client does not say
+DEFAULT_TIMEOUT_SECONDS = (1800, 3600)  # a random value between these, as in kube-apiserver
 
-Form = Callable[[bytes], bytes]
-"""Makes of an object's JSON what the client wants to see of it: the object itself, or a table with its row."""
+Render = Callable[[bytes], bytes]
+"""Converts an object's JSON to the requested representation: the object or a Table with its row."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a watch was asked for."""
-
+class WatchOptions:
     selection: Selection
-    since: int  # 0 begins with every object that there is
-    initial: bool = False  # and ends those with a bookmark
-    bookmarks: bool = False
-    seconds: float = float(LONGEST_SECONDS[0])
+    since: int  # 0 starts with all existing objects, -1 with the next change
+    send_initial_events: bool = False  # and a bookmark after them
+    allow_bookmarks: bool = False
+    timeout_seconds: float = float(DEFAULT_TIMEOUT_SECONDS[0])
 
 
-def wish_of(selection: Selection, parameters: Parameters) -> Wish:
-    """Raises Refusal."""
-    since = version(parameters.get("resourceVersion", ""))
-    wants_initial = truth(parameters, "sendInitialEvents")
-    if "sendInitialEvents" in parameters and not wants_initial and not since:
-        since = -1  # from now on, and nothing of what is there
-    return Wish(
+def parse_watch_options(selection: Selection, parameters: Parameters) -> WatchOptions:
+    """Raises StatusError."""
+    since = parse_version(parameters.get("resourceVersion", ""))
+    send_initial = parse_bool(parameters, "sendInitialEvents")
+    if "sendInitialEvents" in parameters and not send_initial and not since:
+        since = -1
+    return WatchOptions(
         selection,
-        0 if wants_initial else since,
-        initial=wants_initial,
-        bookmarks=truth(parameters, "allowWatchBookmarks"),
-        seconds=float(number(parameters, "timeoutSeconds") or 0) or random.uniform(*LONGEST_SECONDS),  # noqa: S311
+        0 if send_initial else since,
+        send_initial_events=send_initial,
+        allow_bookmarks=parse_bool(parameters, "allowWatchBookmarks"),
+        timeout_seconds=float(parse_int(parameters, "timeoutSeconds") or 0) or random.uniform(*DEFAULT_TIMEOUT_SECONDS),  # noqa: S311
     )
 
 
 class Watch:
-    """One client's place in the history of a kind. `lines` ends when time is up, or on `end`."""
+    """One client's position in the history of a kind. `lines` ends at the timeout or after `end`."""
 
-    def __init__(self, store: Store, resource: Resource, wish: Wish, form: Form, clock: Clock) -> None:
-        """Raises Refusal where the version is no longer kept."""
+    def __init__(
+        self, store: ObjectStore, resource: APIResource, options: WatchOptions, render: Render, clock: Clock
+    ) -> None:
+        """Raises StatusError if the version is no longer in the history."""
         self._store = store
         self._resource = resource
-        self._wish = wish
-        self._form = form
+        self._options = options
+        self._render = render
         self._clock = clock
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._ended = False
         self._bookmark_due = False
-        self._first = list(self._initial()) if wish.since == 0 else []
+        self._initial_lines = list(self._list_initial()) if options.since == 0 else []
         try:
             history = resource.table.history
-            self._place = history.place_after(wish.since) if wish.since > 0 else history.end
-        except Forgotten:
+            self._position = history.position_after(options.since) if options.since > 0 else history.end
+        except HistoryExpired:
             floor = resource.table.history.floor
-            raise api_errors.expired(f"too old resource version: {wish.since} ({floor})") from None
+            raise api_errors.expired(f"too old resource version: {options.since} ({floor})") from None
 
     def end(self) -> None:
         self._ended = True
-        self._news.set()
+        self._wakeup.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Some lines at a time, each a change as JSON."""
+        """Chunks of lines, each a watch event as JSON."""
         table, clock = self._resource.table, self._clock
-        timers = [clock.call_later(self._wish.seconds, self.end)]
-        table.listeners.add(self._news.set)
-        if self._wish.bookmarks:
-            timers.append(clock.call_later(BOOKMARK_SECONDS, self._remind))
+        timers = [clock.call_later(self._options.timeout_seconds, self.end)]
+        table.listeners.add(self._wakeup.set)
+        if self._options.allow_bookmarks:
+            timers.append(clock.call_later(BOOKMARK_SECONDS, self._request_bookmark))
         try:
-            for start in range(0, len(self._first), CHANGES_A_TURN):
-                yield b"".join(self._first[start : start + CHANGES_A_TURN])
-            self._first = []
+            for start in range(0, len(self._initial_lines), MAX_CHANGES_PER_WRITE):
+                yield b"".join(self._initial_lines[start : start + MAX_CHANGES_PER_WRITE])
+            self._initial_lines = []
             while not self._ended:
                 try:
-                    changes = table.history.read(self._place, CHANGES_A_TURN)
-                except Forgotten:
-                    return  # too slow: it comes back, and hears there that it must list again
-                self._place += len(changes)
-                if told := b"".join([line for change in changes if (line := self._line(change))]):
-                    yield told
+                    changes = table.history.read(self._position, MAX_CHANGES_PER_WRITE)
+                except HistoryExpired:
+                    return  # too slow: the client reconnects, gets 410 and lists again
+                self._position += len(changes)
+                if lines := b"".join([line for change in changes if (line := self._event_line(change))]):
+                    yield lines
                 if changes:
                     continue
                 if self._bookmark_due:
                     self._bookmark_due = False
-                    timers[1] = clock.call_later(BOOKMARK_SECONDS, self._remind)
+                    timers[1] = clock.call_later(BOOKMARK_SECONDS, self._request_bookmark)
                     yield self._bookmark(self._store.version)
                     continue
-                self._news.clear()
-                await self._news.wait()
+                self._wakeup.clear()
+                await self._wakeup.wait()
         finally:
-            table.listeners.discard(self._news.set)
+            table.listeners.discard(self._wakeup.set)
             for timer in timers:
                 timer.cancel()
 
-    def _remind(self) -> None:
+    def _request_bookmark(self) -> None:
         self._bookmark_due = True
-        self._news.set()
+        self._wakeup.set()
 
-    def _initial(self) -> Iterator[bytes]:
+    def _list_initial(self) -> Iterator[bytes]:
         for record in self._resource.table.in_order():
-            if self._wish.selection.has(record):
-                yield self._told("ADDED", self._resource.body(record))
-        if self._wish.initial and self._wish.bookmarks:
+            if self._options.selection.matches(record):
+                yield self._format("ADDED", self._resource.body(record))
+        if self._options.send_initial_events and self._options.allow_bookmarks:
             yield self._bookmark(self._store.version, {"k8s.io/initial-events-end": "true"})
 
-    def _line(self, change: Change) -> bytes:
-        """Empty where the client did not ask for this object. One that begins or ceases to fit comes or goes."""
-        if change.version <= self._wish.since:
+    def _event_line(self, change: Change) -> bytes:
+        """Empty if the object is not selected. One that starts or stops matching is ADDED or DELETED."""
+        if change.version <= self._options.since:
             return b""
-        has = self._wish.selection.has
-        before = change.old is not None and has(change.old)
-        now = not change.deleted and has(change.new)
-        if now:
-            return self._told("MODIFIED" if before else "ADDED", self._resource.body(change.new))
-        if not before:
+        matches = self._options.selection.matches
+        matched_before = change.old is not None and matches(change.old)
+        if not change.deleted and matches(change.new):
+            return self._format("MODIFIED" if matched_before else "ADDED", self._resource.body(change.new))
+        if not matched_before:
             return b""
-        return self._told("DELETED", self._last_state(change))
+        return self._format("DELETED", self._last_state(change))
 
     def _last_state(self, change: Change) -> bytes:
-        """What the client knew of it, under the version of the change that took it away."""
+        """The last state that matched, under the version of the change that removed it."""
         if change.deleted or change.old is None:
             return self._resource.body(change.new)
         manifest = self._resource.manifest(change.old)
         manifest["metadata"]["resourceVersion"] = str(change.version)
         return _encode(manifest)
 
-    def _told(self, type_: str, body: bytes) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._form(body))
+    def _format(self, event_type: str, body: bytes) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (event_type.encode(), self._render(body))
 
-    def _bookmark(self, at: int, annotations: Manifest | None = None) -> bytes:
+    def _bookmark(self, version: int, annotations: Manifest | None = None) -> bytes:
         kind = self._resource.kind
-        metadata: Manifest = {"resourceVersion": str(at)}
+        metadata: Manifest = {"resourceVersion": str(version)}
         if annotations:
             metadata["annotations"] = annotations
         body = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}

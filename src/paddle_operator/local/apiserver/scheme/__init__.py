@@ -1,1 +1,1 @@
-"""The kinds that the API server knows: built-in ones and custom resources, their schemas and defaults."""
+"""The kinds that the API server serves: built-in ones and custom resources, their schemas and defaults."""

@@ -1,35 +1,36 @@
-"""The closed list: the kinds that are built into the embedded API server, each because our operator, our command or an
-everyday verb of kubectl needs it. PaddleJob is not among them: it comes from outside, through custom.py.
+"""Which kinds are built into the local API server? Those that the operator, the CLI or common kubectl verbs need.
+
+PaddleJob is not among them: it is built from its CustomResourceDefinition (custom_resource.py).
 """
 
 from collections.abc import Iterable
 
 from paddle_operator.kube.errors import Cause
-from paddle_operator.local.apiserver.printers import columns
+from paddle_operator.local.apiserver.printers import columns as printers
 from paddle_operator.local.apiserver.printers.pods import POD
 from paddle_operator.local.apiserver.scheme import defaulting
-from paddle_operator.local.apiserver.scheme.custom_resource import kind_of
+from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import (
-    Check,
     Column,
-    Fill,
+    Defaulter,
     Kind,
     Manifest,
-    nothing_more,
-    nothing_to_fill,
+    Validator,
+    accept_all,
+    set_no_defaults,
 )
-from paddle_operator.local.apiserver.scheme.openapi_definitions import CORE, schema
-from paddle_operator.local.apiserver.validation import builtin, causes
+from paddle_operator.local.apiserver.scheme.openapi_definitions import CORE, resolved_schema
+from paddle_operator.local.apiserver.validation import builtin, field_errors
 
 
-def core(
+def core_kind(
     kind: str,
     plural: str,
     short_names: Iterable[str] = (),
     *,
-    shown: tuple[Column, ...],
-    check: Check = nothing_more,
-    fill: Fill = nothing_to_fill,
+    columns: tuple[Column, ...],
+    validate: Validator = accept_all,
+    set_defaults: Defaulter = set_no_defaults,
     categories: tuple[str, ...] = (),
     namespaced: bool = True,
     has_status: bool = False,
@@ -40,71 +41,87 @@ def core(
         kind,
         plural,
         kind.lower(),
-        schema(CORE + kind),
+        resolved_schema(CORE + kind),
         short_names=tuple(short_names),
-        columns=shown,
-        check=check,
-        fill=fill,
+        columns=columns,
+        validate=validate,
+        set_defaults=set_defaults,
         categories=categories,
         namespaced=namespaced,
         has_status=has_status,
     )
 
 
-# Which group has `kubectl get all`: as on a cluster.
+# The category of `kubectl get all`, as on a cluster.
 ALL = ("all",)
 
-PODS = core(
+PODS = core_kind(
     "Pod",
     "pods",
     ["po"],
-    shown=POD,
-    check=builtin.pod,
-    fill=defaulting.pod,
+    columns=POD,
+    validate=builtin.validate_pod,
+    set_defaults=defaulting.set_pod_defaults,
     categories=ALL,
     has_status=True,
 )
-SERVICES = core(
+SERVICES = core_kind(
     "Service",
     "services",
     ["svc"],
-    shown=columns.SERVICE,
-    check=builtin.service,
-    fill=defaulting.service,
+    columns=printers.SERVICE,
+    validate=builtin.validate_service,
+    set_defaults=defaulting.set_service_defaults,
     categories=ALL,
     has_status=True,
 )
-CONFIG_MAPS = core("ConfigMap", "configmaps", ["cm"], shown=columns.CONFIG_MAP, check=builtin.config_map)
-SECRETS = core("Secret", "secrets", shown=columns.SECRET, check=builtin.secret, fill=defaulting.secret)
-PERSISTENT_VOLUMES = core(
+CONFIG_MAPS = core_kind(
+    "ConfigMap", "configmaps", ["cm"], columns=printers.CONFIG_MAP, validate=builtin.validate_config_map
+)
+SECRETS = core_kind(
+    "Secret",
+    "secrets",
+    columns=printers.SECRET,
+    validate=builtin.validate_secret,
+    set_defaults=defaulting.set_secret_defaults,
+)
+PERSISTENT_VOLUMES = core_kind(
     "PersistentVolume",
     "persistentvolumes",
     ["pv"],
-    shown=columns.PERSISTENT_VOLUME,
-    check=builtin.volume,
+    columns=printers.PERSISTENT_VOLUME,
+    validate=builtin.validate_persistent_volume,
     namespaced=False,
     has_status=True,
 )
-PERSISTENT_VOLUME_CLAIMS = core(
+PERSISTENT_VOLUME_CLAIMS = core_kind(
     "PersistentVolumeClaim",
     "persistentvolumeclaims",
     ["pvc"],
-    shown=columns.PERSISTENT_VOLUME_CLAIM,
-    check=builtin.claim,
+    columns=printers.PERSISTENT_VOLUME_CLAIM,
+    validate=builtin.validate_persistent_volume_claim,
     has_status=True,
 )
-NODES = core("Node", "nodes", ["no"], shown=columns.NODE, fill=defaulting.node, namespaced=False, has_status=True)
-NAMESPACES = core("Namespace", "namespaces", ["ns"], shown=columns.NAMESPACE, namespaced=False, has_status=True)
-EVENTS = core("Event", "events", ["ev"], shown=columns.EVENT)
-NEW_EVENTS = Kind(
+NODES = core_kind(
+    "Node",
+    "nodes",
+    ["no"],
+    columns=printers.NODE,
+    set_defaults=defaulting.set_node_defaults,
+    namespaced=False,
+    has_status=True,
+)
+NAMESPACES = core_kind("Namespace", "namespaces", ["ns"], columns=printers.NAMESPACE, namespaced=False, has_status=True)
+EVENTS = core_kind("Event", "events", ["ev"], columns=printers.EVENT)
+EVENTS_V1 = Kind(
     "events.k8s.io",
     "v1",
     "Event",
     "events",
     "event",
-    schema("io.k8s.api.events.v1.Event"),
+    resolved_schema("io.k8s.api.events.v1.Event"),
     short_names=("ev",),
-    columns=columns.EVENT,
+    columns=printers.EVENT,
 )
 LEASES = Kind(
     "coordination.k8s.io",
@@ -112,13 +129,13 @@ LEASES = Kind(
     "Lease",
     "leases",
     "lease",
-    schema("io.k8s.api.coordination.v1.Lease"),
-    columns=columns.LEASE,
-    check=builtin.lease,
+    resolved_schema("io.k8s.api.coordination.v1.Lease"),
+    columns=printers.LEASE,
+    validate=builtin.validate_lease,
 )
 
-# Volcano's: whoever asks for gang scheduling makes one. Any scheduler name is served here, so it is only kept.
-POD_GROUPS = kind_of(
+# Volcano's, for gang scheduling. The local scheduler accepts every scheduler name, so PodGroups are only stored.
+POD_GROUPS = kind_from_crd(
     {
         "spec": {
             "group": "scheduling.volcano.sh",
@@ -144,40 +161,40 @@ POD_GROUPS = kind_of(
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "description": "Pods of which a scheduler starts a number together, or none.",
+                            "description": "A group of pods that the scheduler starts together.",
                             "properties": {
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},
                                 "metadata": {"type": "object"},
                                 "spec": {
                                     "type": "object",
-                                    "description": "What must be there before the first pod starts.",
+                                    "description": "What is required before the first pod starts.",
                                     "properties": {
                                         "minMember": {
                                             "type": "integer",
                                             "format": "int32",
-                                            "description": "The fewest pods that start together.",
+                                            "description": "The minimum number of pods to start.",
                                         },
                                         "minTaskMember": {
                                             "type": "object",
-                                            "description": "The fewest pods of each task.",
+                                            "description": "The minimum number of pods by task.",
                                             "additionalProperties": {"type": "integer", "format": "int32"},
                                         },
                                         "minResources": {
                                             "type": "object",
-                                            "description": "The fewest resources, by name.",
+                                            "description": "The minimum resources by name.",
                                             "additionalProperties": {"x-kubernetes-int-or-string": True},
                                         },
-                                        "queue": {"type": "string", "description": "The queue to wait in."},
+                                        "queue": {"type": "string", "description": "The queue of the group."},
                                         "priorityClassName": {
                                             "type": "string",
-                                            "description": "How urgent it is, among those that wait.",
+                                            "description": "The priority class of the group.",
                                         },
                                     },
                                 },
                                 "status": {
                                     "type": "object",
-                                    "description": "What the scheduler says of it.",
+                                    "description": "The status that the scheduler reports.",
                                     "x-kubernetes-preserve-unknown-fields": True,
                                 },
                             },
@@ -187,20 +204,20 @@ POD_GROUPS = kind_of(
             ],
         }
     },
-    nothing_more,
+    accept_all,
 )
 
 
-def no_definitions(_new: Manifest, _old: Manifest | None) -> list[Cause]:
-    words = (
-        "this cluster has its kinds built in and takes no definitions: leave this file out, "
-        "`kubectl api-resources` shows what is there"
+def reject_definition(_new: Manifest, _old: Manifest | None) -> list[Cause]:
+    detail = (
+        "the local cluster has a fixed set of kinds and accepts no CustomResourceDefinition: skip this file; "
+        "`kubectl api-resources` lists the kinds"
     )
-    return [causes.forbidden("spec", words)]
+    return [field_errors.forbidden("spec", detail)]
 
 
-# Listed, so that `kubectl apply -f crd.yaml` hears the sentence instead of "no matches for kind"; never stored.
-DEFINITIONS = Kind(
+# Served so that `kubectl apply -f crd.yaml` gets this message instead of "no matches for kind"; never stored.
+CUSTOM_RESOURCE_DEFINITIONS = Kind(
     "apiextensions.k8s.io",
     "v1",
     "CustomResourceDefinition",
@@ -208,15 +225,15 @@ DEFINITIONS = Kind(
     "customresourcedefinition",
     {
         "type": "object",
-        "description": "Not taken here: the kinds of this cluster are built in.",
+        "description": "Not supported: the local cluster has a fixed set of kinds.",
         "x-kubernetes-preserve-unknown-fields": True,
     },
     namespaced=False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
-    columns=(columns.NAME, columns.AGE),
+    columns=(printers.NAME, printers.AGE),
     custom=True,
-    check=no_definitions,
+    validate=reject_definition,
 )
 
 KINDS: tuple[Kind, ...] = (
@@ -230,7 +247,7 @@ KINDS: tuple[Kind, ...] = (
     SECRETS,
     SERVICES,
     LEASES,
-    NEW_EVENTS,
+    EVENTS_V1,
     POD_GROUPS,
-    DEFINITIONS,
+    CUSTOM_RESOURCE_DEFINITIONS,
 )

@@ -1,4 +1,4 @@
-"""The one form in which an API server stores what can be written in several: amounts (`0.5` is `500m`) and times."""
+"""In which form are quantities and times stored? `0.5` becomes `500m`; times are in UTC, as Go formats them."""
 
 import re
 from datetime import UTC, datetime
@@ -7,59 +7,69 @@ from functools import lru_cache
 
 from paddle_operator.kube.quantities import MILLI, NANO, Quantity, binary, decimal, is_binary, parts, rounded, thousands
 
-NOT_A_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-LARGEST = Fraction(2**63 - 1)
+QUANTITY_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+MAX_QUANTITY = Fraction(2**63 - 1)
 
 MICROSECONDS = re.compile(r"\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$")
 RFC_3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def quantity(written: Quantity) -> str:
-    """Without a fraction, with the largest suffix that leaves none, in the family in which it was written.
+    """Without a fraction, with the largest suffix that avoids one, in the suffix family of the input.
 
-    Raises ValueError in the words of an API server.
+    Raises ValueError with kube-apiserver's message.
     """
-    return stepped(written, NANO)
+    return canonical_quantity(written, NANO)
 
 
 def resource(written: Quantity) -> str:
-    """The same of what a container asks for or a node has, which is counted in thousandths: less is rounded up."""
-    return stepped(written, MILLI)
+    """A resource of a container or node: its smallest unit is 1/1000, smaller amounts are rounded up."""
+    return canonical_quantity(written, MILLI)
 
 
-@lru_cache(maxsize=1024)  # jobs have the same few amounts in all their pods
-def stepped(written: Quantity, step: Fraction) -> str:
+@lru_cache(maxsize=1024)  # all pods of a job have the same few quantities
+def canonical_quantity(written: Quantity, step: Fraction) -> str:
     try:
         value, suffix = parts(written)
     except ValueError:
-        raise ValueError(NOT_A_QUANTITY) from None
+        raise ValueError(QUANTITY_ERROR) from None
     value = rounded(value, step)
     if is_binary(suffix):
-        return binary(min(value, LARGEST))
+        return binary(min(value, MAX_QUANTITY))
     if suffix[1:]:  # an exponent
         number, exponent = thousands(value)
         return f"{number}e{exponent}" if exponent else str(number)
     return decimal(value)
 
 
+def format_time(instant: datetime) -> str:
+    """As metav1.Time: UTC, in seconds."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(instant: datetime) -> str:
+    """As metav1.MicroTime: UTC, in microseconds."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def time(written: str) -> str:
-    """To the second, in UTC. Raises ValueError for what is not RFC 3339."""
-    return instant(written).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A metav1.Time in UTC. Raises ValueError unless it is RFC 3339."""
+    return format_time(parse_time(written))
 
 
 def micro_time(written: str) -> str:
-    """In UTC. Raises ValueError for what is not RFC 3339 to the microsecond, no more and no less."""
+    """A metav1.MicroTime in UTC. Raises ValueError unless it is RFC 3339 with exactly six digits of a second."""
     if not MICROSECONDS.search(written):
         raise ValueError(f'parsing time "{written}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse it')
-    return instant(written).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return format_micro_time(parse_time(written))
 
 
-def instant(written: str) -> datetime:
-    """Raises ValueError for what is not RFC 3339."""
-    found = RFC_3339.fullmatch(written)
-    if found is None:
+def parse_time(written: str) -> datetime:
+    """Raises ValueError unless it is RFC 3339."""
+    match = RFC_3339.fullmatch(written)
+    if match is None:
         raise ValueError(f'parsing time "{written}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
-    fraction = found[1] or ""
-    if len(fraction) > 7:  # a dot and microseconds; the rest is cut off, as Go's formatting does
+    fraction = match[1] or ""
+    if len(fraction) > 7:  # a dot and six digits; Go truncates the others, too
         written = written.replace(fraction, fraction[:7], 1)
     return datetime.fromisoformat(written).astimezone(UTC)

@@ -1,30 +1,27 @@
-"""A Kind of a CustomResourceDefinition: what `kubectl apply -f crd.yaml` would teach a cluster, known from the start.
+"""How does a CustomResourceDefinition become a Kind of the local API server?
 
-Its CEL rules are not evaluated: they are what `check` is for.
+Its CEL rules are not evaluated: `validate` implements the same rules in Python.
 """
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from paddle_operator.local.apiserver.printers.ages import age
-from paddle_operator.local.apiserver.scheme.canonical import instant
-from paddle_operator.local.apiserver.scheme.kind import Check, Column, Kind, Manifest, Scale, Schema
-from paddle_operator.local.apiserver.scheme.openapi_definitions import OBJECT_META, schema
-
-SIMPLE_PATH = re.compile(r"(\.[A-Za-z0-9_-]+|\[[0-9]+\])+")
-STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[([0-9]+)\]")
+from paddle_operator.local.apiserver.printers.table import format_age
+from paddle_operator.local.apiserver.scheme.canonical import parse_time
+from paddle_operator.local.apiserver.scheme.kind import Column, Kind, Manifest, Scale, Schema, Validator
+from paddle_operator.local.apiserver.scheme.openapi_definitions import OBJECT_META, resolved_schema
+from paddle_operator.local.apiserver.scheme.unstructured import nested_value, parse_json_path
 
 
-def kind_of(definition: Manifest, check: Check) -> Kind:
-    """Of a CustomResourceDefinition (apiextensions.k8s.io/v1) the version that is stored.
+def kind_from_crd(definition: Manifest, validate: Validator) -> Kind:
+    """The storage version of a CustomResourceDefinition (apiextensions.k8s.io/v1).
 
-    Raises ValueError for a column whose path is more than names and indices.
+    Raises ValueError for a column whose JSONPath has more than names and indices.
     """
     spec = definition["spec"]
     names = spec["names"]
-    version = next(each for each in spec["versions"] if each["storage"])
+    version = next(version for version in spec["versions"] if version["storage"])
     subresources = version.get("subresources", {})
     return Kind(
         spec["group"],
@@ -32,15 +29,15 @@ def kind_of(definition: Manifest, check: Check) -> Kind:
         names["kind"],
         names["plural"],
         names.get("singular", names["kind"].lower()),
-        whole(version["schema"]["openAPIV3Schema"]),
+        with_object_meta(version["schema"]["openAPIV3Schema"]),
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
         has_status="status" in subresources,
-        scale=scale(subresources.get("scale")),
-        columns=(NAME, *(column(each) for each in version.get("additionalPrinterColumns", AGE_ONLY))),
+        scale=scale_paths(subresources.get("scale")),
+        columns=(NAME, *(printer_column(column) for column in version.get("additionalPrinterColumns", AGE_ONLY))),
         custom=True,
-        check=check,
+        validate=validate,
     )
 
 
@@ -48,11 +45,11 @@ NAME = Column("Name", "string", lambda item, _now: item["metadata"]["name"])
 AGE_ONLY = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
 
 
-def whole(described: Schema) -> Schema:
-    """With the metadata that every object has, of which a CustomResourceDefinition says only that it is there."""
-    metadata = schema(OBJECT_META) | {"description": METADATA}
+def with_object_meta(schema: Schema) -> Schema:
+    """Add apiVersion, kind and the full ObjectMeta: a CustomResourceDefinition only says `metadata: object`."""
+    metadata = resolved_schema(OBJECT_META) | {"description": METADATA}
     types = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    return described | {"properties": types | described.get("properties", {}) | {"metadata": metadata}}
+    return schema | {"properties": types | schema.get("properties", {}) | {"metadata": metadata}}
 
 
 METADATA = (
@@ -61,73 +58,57 @@ METADATA = (
 )
 
 
-def scale(described: Manifest | None) -> Scale | None:
-    if described is None:
+def scale_paths(subresource: Manifest | None) -> Scale | None:
+    if subresource is None:
         return None
-    return Scale(described["specReplicasPath"], described["statusReplicasPath"], described.get("labelSelectorPath", ""))
+    selector_path = subresource.get("labelSelectorPath", "")
+    return Scale(subresource["specReplicasPath"], subresource["statusReplicasPath"], selector_path)
 
 
-def column(described: Manifest) -> Column:
-    value_at = at(described["jsonPath"])
-    kind = described["type"]
+def printer_column(column: Manifest) -> Column:
+    steps = parse_json_path(column["jsonPath"])
+    formatter = CELL_FORMATTERS[column["type"]]
 
-    def of(item: Manifest, now: datetime) -> object:
-        value = value_at(item)
-        return None if value is None else CELLS[kind](value, now)
+    def cell(item: Manifest, now: datetime) -> object:
+        value = nested_value(item, *steps)
+        return None if value is None else formatter(value, now)
 
-    return Column(described["name"], kind, of, wide=described.get("priority", 0) > 0)
-
-
-def at(path: str) -> Callable[[Any], Any]:
-    """What stands at a simple JSONPath such as `.status.conditions[0].type`; None where nothing does."""
-    if not SIMPLE_PATH.fullmatch(path):
-        raise ValueError(f'"{path}" is more than names and indices, which is all that a column here can follow')
-    steps: list[str | int] = [name or int(index) for name, index in STEP.findall(path)]
-
-    def value_at(value: Any) -> Any:
-        for step in steps:
-            if isinstance(step, str):
-                value = value.get(step) if isinstance(value, dict) else None
-            else:
-                value = value[step] if isinstance(value, list) and step < len(value) else None
-        return value
-
-    return value_at
+    return Column(column["name"], column["type"], cell, wide=column.get("priority", 0) > 0)
 
 
-def as_text(value: Any, _now: datetime) -> object:
-    """As a JSONPath is printed: a text as it is, anything else as JSON."""
+def format_string(value: Any, _now: datetime) -> object:
+    """As kubectl prints a JSONPath: strings unchanged, anything else as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else str(value)
 
 
-def as_integer(value: Any, _now: datetime) -> object:
+def format_integer(value: Any, _now: datetime) -> object:
     return int(value) if type(value) in (int, float) else None
 
 
-def as_number(value: Any, _now: datetime) -> object:
+def format_number(value: Any, _now: datetime) -> object:
     return float(value) if type(value) in (int, float) else None
 
 
-def as_boolean(value: Any, _now: datetime) -> object:
+def format_boolean(value: Any, _now: datetime) -> object:
     return value if isinstance(value, bool) else None
 
 
-def as_age(value: Any, now: datetime) -> object:
+def format_date(value: Any, now: datetime) -> object:
     if not isinstance(value, str):
         return None
     try:
-        instant(value)
+        parse_time(value)
     except ValueError:
         return "<invalid>"
-    return age(value, now)
+    return format_age(value, now)
 
 
-CELLS: dict[str, Callable[[Any, datetime], object]] = {
-    "string": as_text,
-    "integer": as_integer,
-    "number": as_number,
-    "boolean": as_boolean,
-    "date": as_age,
+CELL_FORMATTERS: dict[str, Callable[[Any, datetime], object]] = {
+    "string": format_string,
+    "integer": format_integer,
+    "number": format_number,
+    "boolean": format_boolean,
+    "date": format_date,
 }

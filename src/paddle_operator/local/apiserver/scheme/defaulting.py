@@ -1,7 +1,7 @@
-"""What Kubernetes fills in where one field hangs on another: pull policies, requests, host ports, a secret's data.
+"""Which defaults depend on other fields? Pull policies, requests, host ports, a secret's data.
 
-The rest stands in the schemas (kubernetes.py). Every function changes the object that it is given, which has been
-through its schema; what has a wrong type is left alone, since somebody else tells of it.
+All other defaults are in the schemas (openapi_definitions.py). Each function changes its object in place after schema
+defaulting. Values of a wrong type are skipped here, since validation reports them.
 """
 
 import base64
@@ -9,27 +9,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from paddle_operator.local.apiserver.scheme.kind import Manifest
+from paddle_operator.local.apiserver.scheme.unstructured import ensure_map, maps_in
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
-def pod(found: Manifest) -> None:
-    spec = part(found, "spec")
-    for container in containers(spec):
-        container.setdefault("imagePullPolicy", pull_policy(container.get("image")))
-        requests_from_limits(container.get("resources"))
+def set_pod_defaults(manifest: Manifest) -> None:
+    spec = ensure_map(manifest, "spec")
+    for container in all_containers(spec):
+        container.setdefault("imagePullPolicy", default_pull_policy(container.get("image")))
+        set_requests_from_limits(container.get("resources"))
         if spec.get("hostNetwork"):
-            for port in maps(container.get("ports")):
+            for port in maps_in(container.get("ports")):
                 port.setdefault("hostPort", port.get("containerPort"))
-    for volume in maps(spec.get("volumes")):
+    for volume in maps_in(spec.get("volumes")):
         if volume.keys() <= {"name"}:
             volume["emptyDir"] = {}
-    spec.setdefault("serviceAccount", spec.get("serviceAccountName"))  # its old name, still told
+    spec.setdefault("serviceAccount", spec.get("serviceAccountName"))  # the deprecated name
 
 
-def service(found: Manifest) -> None:
-    spec = part(found, "spec")
-    for port in maps(spec.get("ports")):
+def set_service_defaults(manifest: Manifest) -> None:
+    spec = ensure_map(manifest, "spec")
+    for port in maps_in(spec.get("ports")):
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port")
     if spec.get("sessionAffinity") == "ClientIP":
@@ -43,47 +44,37 @@ def service(found: Manifest) -> None:
         spec.setdefault("externalTrafficPolicy", "Cluster")
 
 
-def secret(found: Manifest) -> None:
-    """What was written as text is stored encoded, and wins over what was encoded already."""
-    written, data = found.pop("stringData", None), found.get("data", {})
+def set_secret_defaults(manifest: Manifest) -> None:
+    """`stringData` is stored base64-encoded in `data`, and wins over it."""
+    written, data = manifest.pop("stringData", None), manifest.get("data", {})
     if isinstance(written, dict) and isinstance(data, dict):
         encoded = {
             key: base64.b64encode(text.encode()).decode() for key, text in written.items() if isinstance(text, str)
         }
-        found["data"] = data | encoded
+        manifest["data"] = data | encoded
 
 
-def node(found: Manifest) -> None:
-    status = part(found, "status")
+def set_node_defaults(manifest: Manifest) -> None:
+    status = ensure_map(manifest, "status")
     if isinstance(status.get("capacity"), dict):
         status.setdefault("allocatable", dict(status["capacity"]))
 
 
-def pull_policy(image: object) -> str:
-    """A tag that may change is looked up anew; without a tag and without a digest, the tag is `latest`."""
-    text = image if isinstance(image, str) else ""
-    name, _, digest = text.partition("@")
+def default_pull_policy(image: object) -> str:
+    """Always for the tag `latest`, which is the default without tag and digest; otherwise IfNotPresent."""
+    reference = image if isinstance(image, str) else ""
+    name, _, digest = reference.partition("@")
     _, colon, tag = name.rpartition("/")[2].partition(":")
     return "Always" if tag == "latest" or not (colon or digest) else "IfNotPresent"
 
 
-def requests_from_limits(resources: Any) -> None:
+def set_requests_from_limits(resources: Any) -> None:
     if isinstance(resources, dict) and isinstance(limits := resources.get("limits"), dict):
         requests = resources.get("requests", {})
         if isinstance(requests, dict):
             resources["requests"] = limits | requests
 
 
-def containers(spec: Manifest) -> Iterator[Manifest]:
+def all_containers(spec: Manifest) -> Iterator[Manifest]:
     for key in CONTAINER_LISTS:
-        yield from maps(spec.get(key))
-
-
-def maps(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def part(found: Manifest, key: str) -> dict[str, Any]:
-    """A map within, made where it is missing; one that nobody sees where something else is there."""
-    value = found.setdefault(key, {})
-    return value if isinstance(value, dict) else {}
+        yield from maps_in(spec.get(key))

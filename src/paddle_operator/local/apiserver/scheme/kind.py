@@ -1,6 +1,6 @@
-"""What the embedded API server knows of a kind: its names, its schema, its columns, and what else is asked of it.
+"""What does the API server know about a kind? Its names, schema, printer columns, defaults and validation.
 
-The list is closed. What is built in stands in builtin.py; a custom kind is made of its CustomResourceDefinition.
+The list is closed: built-in kinds are in builtin.py, a custom kind is built from its CustomResourceDefinition.
 """
 
 from collections.abc import Callable
@@ -13,19 +13,18 @@ from paddle_operator.kube.errors import Cause
 Manifest = dict[str, Any]
 Schema = dict[str, Any]
 
-Check = Callable[[Manifest, Manifest | None], list[Cause]]
-"""What is wrong with an object beyond its schema; the second is what is stored, None for a new one."""
+Validator = Callable[[Manifest, Manifest | None], list[Cause]]
+"""Errors of an object beyond its schema. Takes the new object and the stored one (None on create)."""
+
+Defaulter = Callable[[Manifest], None]
+"""Sets defaults that depend on other fields, in place. The schema's own defaults are already set."""
 
 
-Fill = Callable[[Manifest], None]
-"""Fills in what hangs on other fields; the object has the defaults of its schema, and is changed in place."""
-
-
-def nothing_to_fill(_manifest: Manifest) -> None:
+def set_no_defaults(_manifest: Manifest) -> None:
     pass
 
 
-def nothing_more(_new: Manifest, _old: Manifest | None) -> list[Cause]:
+def accept_all(_new: Manifest, _old: Manifest | None) -> list[Cause]:
     return []
 
 
@@ -33,47 +32,57 @@ def nothing_more(_new: Manifest, _old: Manifest | None) -> list[Cause]:
 class Column:
     """A column of `kubectl get`; a wide one is shown with `-o wide` only.
 
-    `of` gives the cell as it is at an instant, since ages are told by the server.
+    `cell` takes the object and the current time, since the server formats ages.
     """
 
     name: str
     type: str  # string, integer, number, boolean or date
-    of: Callable[[Manifest, datetime], object]
+    cell: Callable[[Manifest, datetime], object]
     wide: bool = False
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a custom kind keeps its number of replicas, as in a CRD: `.spec.worker.replicas`."""
+    """The paths of a CRD's scale subresource, such as `.spec.worker.replicas`."""
 
     spec_path: str
     status_path: str
     selector_path: str
 
 
-@dataclass(frozen=True, eq=False)  # one object a kind, so that what is derived of it can be kept by it
+@dataclass(frozen=True, eq=False)  # hashed by identity, as the key of caches
 class Kind:
     group: str  # empty for the core
     version: str
     kind: str
     plural: str
     singular: str
-    schema: Schema = field(repr=False)  # OpenAPI v3, with every reference in its place
+    schema: Schema = field(repr=False)  # OpenAPI v3, all references resolved
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = False
     scale: Scale | None = None
     columns: tuple[Column, ...] = ()
-    custom: bool = False  # made of a CRD: no strategic merge patch, and a spec that changes raises the generation
-    check: Check = field(default=nothing_more)
-    fill: Fill = field(default=nothing_to_fill)
+    custom: bool = False  # from a CRD: no strategic merge patch, and spec changes raise the generation
+    validate: Validator = field(default=accept_all)
+    set_defaults: Defaulter = field(default=set_no_defaults)
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def group_resource(self) -> str:
+        """`pods`, `paddlejobs.batch.paddlepaddle.org`: the collection's name in messages."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def group_kind(self) -> str:
+        """`Pod`, `PaddleJob.batch.paddlepaddle.org`: the kind's name in messages."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+    @property
     def prefix(self) -> str:
-        """Where its URLs begin: `/api/v1`, `/apis/batch.paddlepaddle.org/v1`."""
+        """The prefix of its URLs: `/api/v1`, `/apis/batch.paddlepaddle.org/v1`."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"

@@ -1,7 +1,7 @@
-"""What Kubernetes itself says of its kinds: the data files beside this module, read when they are first needed.
+"""What are the schemas of Kubernetes' own kinds? They are read from the data files beside this module on first use.
 
-tools/kubernetes_schemas.py made them of a real API server's OpenAPI. What stands only in Go code is added here: what is
-filled in by default, and which zeros are stored.
+tools/kubernetes_schemas.py writes the files from a real API server's OpenAPI. This module adds what only Go code
+says: which defaults are set and which zero values are stored.
 """
 
 import gzip
@@ -19,12 +19,12 @@ OBJECT_META = META + "ObjectMeta"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
-# Keys of ours in a schema, beside those of OpenAPI.
-DEFINITION = "x-definition"  # the name of what was referred to
-ZERO_COUNTS = "x-zero-counts"  # false, 0 and "" differ from nothing
-SHOWN_AS_NULL = "x-shown-as-null"  # a time that is told as null where there is none
+# Our own schema keys, besides those of OpenAPI.
+DEFINITION = "x-definition"  # the name of the definition that was resolved
+STORES_ZERO = "x-zero-counts"  # false, 0 and "" are stored: a pointer in Go
+NULL_IF_UNSET = "x-shown-as-null"  # a time that is null if unset: no pointer in Go
 
-# pkg/apis/core/v1/defaults.go, as far as a default hangs on its own field alone; the rest is in defaults.py.
+# From pkg/apis/core/v1/defaults.go: defaults that depend on no other field. The others are in defaulting.py.
 DEFAULTS: dict[str, dict[str, Any]] = {
     CORE + "ConfigMapVolumeSource": {"defaultMode": 0o644},
     CORE + "Container": {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"},
@@ -40,7 +40,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     CORE + "PodSpec": {
         "dnsPolicy": "ClusterFirst",
         "enableServiceLinks": True,
-        "preemptionPolicy": "PreemptLowerPriority",  # the last two of admission: there are no priority classes here
+        "preemptionPolicy": "PreemptLowerPriority",  # this and priority: set by an admission plugin
         "priority": 0,
         "restartPolicy": "Always",
         "schedulerName": "default-scheduler",
@@ -56,10 +56,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     CORE + "ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     CORE + "ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
 }
-# Where Kubernetes tells the values that it knows in another order than OpenAPI has them.
-KNOWN_VALUES: dict[str, dict[str, list[str]]] = {CORE + "PodSpec": {"restartPolicy": ["Always", "OnFailure", "Never"]}}
-# Times that are no pointers in Go.
-TIMES: dict[str, tuple[str, ...]] = {
+# Enums that Kubernetes lists in another order in its error messages than in OpenAPI.
+ENUM_ORDER: dict[str, dict[str, list[str]]] = {CORE + "PodSpec": {"restartPolicy": ["Always", "OnFailure", "Never"]}}
+# Times that are no pointers in Go, so they are null if unset.
+NULLABLE_TIMES: dict[str, tuple[str, ...]] = {
     CORE + "ContainerStateRunning": ("startedAt",),
     CORE + "ContainerStateTerminated": ("finishedAt", "startedAt"),
     CORE + "Event": ("eventTime", "firstTimestamp", "lastTimestamp"),
@@ -72,52 +72,52 @@ TIMES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Data(msgspec.Struct, frozen=True):
+class OpenAPIData(msgspec.Struct, frozen=True):
     version: dict[str, str]
     definitions: dict[str, Schema]
     pointers: dict[str, list[str]]
 
 
 @cache
-def data() -> Data:
-    return msgspec.json.decode(packed("kubernetes_schemas.json.gz"), type=Data)
+def openapi_data() -> OpenAPIData:
+    return msgspec.json.decode(read_data_file("kubernetes_schemas.json.gz"), type=OpenAPIData)
 
 
 def descriptions() -> dict[str, dict[str, str]]:
-    """By definition and field, the definition's own under the empty name. Not kept: they are rarely asked for."""
-    return msgspec.json.decode(packed("kubernetes_descriptions.json.gz"), type=dict[str, dict[str, str]])
+    """By definition and field; the definition's own has an empty field name. Not cached, since it is rarely needed."""
+    return msgspec.json.decode(read_data_file("kubernetes_descriptions.json.gz"), type=dict[str, dict[str, str]])
 
 
-def packed(name: str) -> bytes:
+def read_data_file(name: str) -> bytes:
     return gzip.decompress(Path(__file__).with_name(name).read_bytes())
 
 
 @cache
-def schema(definition: str) -> Schema:
-    """A definition with every reference in its place. What many refer to is there once: change nothing in it."""
-    found = dict(data().definitions[definition])
-    found[DEFINITION] = definition
-    if "properties" in found:
-        pointers = data().pointers.get(definition, ())
-        found["properties"] = {name: placed(each) for name, each in found["properties"].items()}
+def resolved_schema(definition: str) -> Schema:
+    """A definition with all references resolved. Shared between its users: do not modify it."""
+    schema = dict(openapi_data().definitions[definition])
+    schema[DEFINITION] = definition
+    if "properties" in schema:
+        pointers = openapi_data().pointers.get(definition, ())
+        schema["properties"] = {name: resolve_references(field) for name, field in schema["properties"].items()}
         for name in pointers:
-            found["properties"][name] = found["properties"][name] | {ZERO_COUNTS: True}
-        for name in TIMES.get(definition, ()):
-            found["properties"][name] = found["properties"][name] | {SHOWN_AS_NULL: True}
-        for name, values in KNOWN_VALUES.get(definition, {}).items():
-            found["properties"][name] = found["properties"][name] | {"enum": values}
+            schema["properties"][name] = schema["properties"][name] | {STORES_ZERO: True}
+        for name in NULLABLE_TIMES.get(definition, ()):
+            schema["properties"][name] = schema["properties"][name] | {NULL_IF_UNSET: True}
+        for name, values in ENUM_ORDER.get(definition, {}).items():
+            schema["properties"][name] = schema["properties"][name] | {"enum": values}
         for name, default in DEFAULTS.get(definition, {}).items():
-            found["properties"][name] = found["properties"][name] | {"default": default}
-    return found
+            schema["properties"][name] = schema["properties"][name] | {"default": default}
+    return schema
 
 
-def placed(written: Schema) -> Schema:
-    for target in (written, *written.get("allOf", ())):
+def resolve_references(schema: Schema) -> Schema:
+    for target in (schema, *schema.get("allOf", ())):
         if "$ref" in target:
-            beside = {key: value for key, value in written.items() if key not in ("allOf", "$ref")}
-            return schema(target["$ref"].rpartition("/")[2]) | beside
-    found = dict(written)
+            siblings = {key: value for key, value in schema.items() if key not in ("allOf", "$ref")}
+            return resolved_schema(target["$ref"].rpartition("/")[2]) | siblings
+    resolved = dict(schema)
     for key in ("items", "additionalProperties"):
-        if key in found:
-            found[key] = placed(found[key])
-    return found
+        if key in resolved:
+            resolved[key] = resolve_references(resolved[key])
+    return resolved

@@ -1,1 +1,1 @@
-"""Keeps objects in SQLite, and the recent history that watches are served from."""
+"""Objects in SQLite and the recent history that watches read."""

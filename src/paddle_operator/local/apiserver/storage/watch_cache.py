@@ -1,7 +1,7 @@
-"""What has lately happened to the objects of one kind: the queue of every watch, and a way back to an earlier list.
+"""What changed recently in one kind? Watches read it, and lists at an earlier version are rebuilt from it.
 
-All watches of a kind read the same history, each at its own place. A watcher that is so slow that its place has been
-forgotten is cut, so that no watcher costs memory of its own.
+All watches of a kind share one history and have a position each, so a watch needs no memory of its own. A watch whose
+position has been discarded is closed.
 """
 
 from bisect import bisect_right
@@ -11,12 +11,12 @@ import msgspec
 
 from paddle_operator.kube.objects import Key
 
-MOST_CHANGES = 10_000
-MOST_BYTES = 8 * 1024 * 1024  # a thousand changes of pods; a watch of the same process is some dozens behind
+MAX_CHANGES = 10_000
+MAX_BYTES = 8 * 1024 * 1024  # some 1,000 changes of pods; watches of this process lag by some dozens
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One object at one version; never changed, so that whoever looks at it may keep it."""
+    """One object at one version; immutable."""
 
     row: int
     key: Key
@@ -24,13 +24,13 @@ class Record(msgspec.Struct, frozen=True):
     version: int
     body: bytes  # the whole object as JSON
     labels: Mapping[str, str]
-    fields: Mapping[str, str]  # what it can be selected by
-    owners: tuple[str, ...]  # their UIDs
+    fields: Mapping[str, str]  # for field selectors
+    owners: tuple[str, ...]  # UIDs
     written_at: float
 
 
 class Change(msgspec.Struct, frozen=True):
-    """`new` is what was written; of a deletion, the last state under the deletion's own version."""
+    """A write; on deletion `new` is the last state under the deletion's version."""
 
     old: Record | None
     new: Record
@@ -41,35 +41,35 @@ class Change(msgspec.Struct, frozen=True):
         return self.new.version
 
 
-class Forgotten(Exception):
-    """What was asked for is older than what is kept."""
+class HistoryExpired(Exception):
+    """The requested version is older than the history."""
 
 
 class History:
-    def __init__(self, floor: int, most_changes: int = MOST_CHANGES, most_bytes: int = MOST_BYTES) -> None:
-        self.floor = floor  # everything after this version is here
+    def __init__(self, floor: int, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> None:
+        self.floor = floor  # all changes after this version are here
         self._changes: list[Change] = []
-        self._first = 0  # the number of the oldest change that is kept, counted from the beginning
+        self._first = 0  # the position of the oldest change
         self._bytes = 0
-        self._most_changes = most_changes
-        self._most_bytes = most_bytes
+        self._max_changes = max_changes
+        self._max_bytes = max_bytes
 
     def append(self, change: Change) -> None:
         self._changes.append(change)
         self._bytes += len(change.new.body)
-        if len(self._changes) > self._most_changes or self._bytes > self._most_bytes:
-            self._forget()
+        if len(self._changes) > self._max_changes or self._bytes > self._max_bytes:
+            self._discard_oldest()
 
-    def _forget(self) -> None:
-        """Down to three quarters, so that it is rarely done."""
+    def _discard_oldest(self) -> None:
+        """Shrink to 3/4 of the limits, so that it is rarely needed."""
         dropped = 0
-        while len(self._changes) - dropped > self._most_changes * 3 // 4 or self._bytes > self._most_bytes * 3 // 4:
+        while len(self._changes) - dropped > self._max_changes * 3 // 4 or self._bytes > self._max_bytes * 3 // 4:
             self._bytes -= len(self._changes[dropped].new.body)
             dropped += 1
-        self.forget_until(self._changes[dropped - 1].version, recount=False)
+        self.discard_until(self._changes[dropped - 1].version, recount=False)
 
-    def forget_until(self, version: int, *, recount: bool = True) -> None:
-        """As a compaction does: nothing up to this version can be asked for any more."""
+    def discard_until(self, version: int, *, recount: bool = True) -> None:
+        """Drop all changes up to a version, as a compaction of etcd does."""
         dropped = bisect_right(self._changes, version, key=_version)
         if recount:
             self._bytes -= sum(len(change.new.body) for change in self._changes[:dropped])
@@ -79,36 +79,36 @@ class History:
 
     @property
     def end(self) -> int:
-        """The place after the newest change."""
+        """The position after the newest change."""
         return self._first + len(self._changes)
 
-    def place_after(self, version: int) -> int:
-        """Where to read on for whoever has seen everything up to this version. Raises Forgotten."""
+    def position_after(self, version: int) -> int:
+        """The position of the first change after a version. Raises HistoryExpired."""
         if version < self.floor:
-            raise Forgotten
+            raise HistoryExpired
         return self._first + bisect_right(self._changes, version, key=_version)
 
-    def read(self, place: int, most: int) -> Sequence[Change]:
-        """Raises Forgotten where the reader was too slow."""
-        if place < self._first:
-            raise Forgotten
-        start = place - self._first
-        return self._changes[start : start + most]
+    def read(self, position: int, limit: int) -> Sequence[Change]:
+        """The next changes, at most `limit`. Raises HistoryExpired if the position was discarded."""
+        if position < self._first:
+            raise HistoryExpired
+        start = position - self._first
+        return self._changes[start : start + limit]
 
-    def as_of(self, version: int, now: Mapping[Key, Record]) -> dict[Key, Record]:
-        """The objects as they were at a version, made of how they are now by undoing what came after.
+    def objects_at(self, version: int, current: Mapping[Key, Record]) -> dict[Key, Record]:
+        """The objects at a version: the current ones with all later changes undone.
 
-        Raises Forgotten.
+        Raises HistoryExpired.
         """
         if version < self.floor:
-            raise Forgotten
-        then = dict(now)
+            raise HistoryExpired
+        objects = dict(current)
         for change in reversed(self._changes[bisect_right(self._changes, version, key=_version) :]):
             if change.old is None:
-                then.pop(change.new.key, None)
+                objects.pop(change.new.key, None)
             else:
-                then[change.new.key] = change.old
-        return then
+                objects[change.new.key] = change.old
+        return objects
 
 
 def _version(change: Change) -> int:

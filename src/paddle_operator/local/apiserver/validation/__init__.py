@@ -1,1 +1,1 @@
-"""Checks objects against the schemas and rules of their kinds."""
+"""Validation of objects by the schemas and rules of their kinds."""

@@ -1,7 +1,7 @@
-"""What a CustomResourceDefinition's schema asks of a value beyond its type, each as a function that finds fault or not.
+"""Does a value satisfy its schema's limits, such as enum, pattern, minimum and maxItems?
 
-The words are those of kube-openapi's validation, so that a refusal reads the same here and on a cluster. CEL rules
-(x-kubernetes-validations) are not evaluated: a kind's `check` says the same.
+Messages are those of kube-openapi, as on a cluster. CEL rules (x-kubernetes-validations) are not evaluated: a kind's
+`validate` implements them.
 """
 
 import re
@@ -11,35 +11,38 @@ from typing import Any
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.scheme import canonical
 from paddle_operator.local.apiserver.scheme.kind import Schema
-from paddle_operator.local.apiserver.validation import causes
-from paddle_operator.local.apiserver.validation.causes import told
+from paddle_operator.local.apiserver.validation import field_errors
+from paddle_operator.local.apiserver.validation.field_errors import to_json
 
 Limit = Callable[[Any, str], Cause | None]
+"""Takes a value and its path; returns the violation or None."""
 
 
 def limits_of(schema: Schema) -> tuple[Limit, ...]:
-    """All but those that hold other schemas (not, anyOf, …), which shapes.py adds."""
-    return tuple(limits(schema))
+    """All limits except those that contain schemas (not, anyOf, …), which structural.py adds."""
+    return tuple(_limits(schema))
 
 
-def limits(schema: Schema) -> Iterator[Limit]:
+def _limits(schema: Schema) -> Iterator[Limit]:
     if "enum" in schema:
-        yield one_of(schema["enum"])
+        yield enum_limit(schema["enum"])
     if "pattern" in schema:
-        yield matching(schema["pattern"])
+        yield pattern_limit(schema["pattern"])
     if "minimum" in schema:
-        yield at_least(schema["minimum"], exclusive=schema.get("exclusiveMinimum", False))
+        yield minimum_limit(schema["minimum"], exclusive=schema.get("exclusiveMinimum", False))
     if "maximum" in schema:
-        yield at_most(schema["maximum"], exclusive=schema.get("exclusiveMaximum", False))
+        yield maximum_limit(schema["maximum"], exclusive=schema.get("exclusiveMaximum", False))
     if schema.get("type") == "integer" and schema.get("format") == "int32":
-        yield int32
-    for key, kind, words in SIZES:
+        yield int32_limit
+    for key, kind, unit in SIZES:
         if key in schema:
-            yield sized(schema[key], kind, words, fewest=key.startswith("min"))
+            yield (
+                min_size_limit(schema[key], kind, unit) if key.startswith("min") else max_size_limit(schema[key], kind)
+            )
     if schema.get("format") == "date-time":
-        yield date_time
+        yield date_time_limit
     if "items" in schema and schema.get("x-kubernetes-list-type") in ("map", "set"):
-        yield unique(schema)
+        yield unique_limit(schema)
 
 
 SIZES: tuple[tuple[str, type, str], ...] = (
@@ -52,89 +55,95 @@ SIZES: tuple[tuple[str, type, str], ...] = (
 )
 
 
-def one_of(values: list[Any]) -> Limit:
-    known = {told(value) for value in values}  # as JSON, since to Python 1 is True
+def enum_limit(values: list[Any]) -> Limit:
+    allowed = {to_json(value) for value in values}  # as JSON, since 1 == True in Python
 
     def limit(value: Any, path: str) -> Cause | None:
-        return None if told(value) in known else causes.unsupported(path, value, values)
+        return None if to_json(value) in allowed else field_errors.not_supported(path, value, values)
 
     return limit
 
 
-def matching(pattern: str) -> Limit:
-    # Go's $ is the end of the text, Python's also stands before a last line break.
-    form = re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
+def pattern_limit(pattern: str) -> Limit:
+    # Go's $ matches only at the end of the text, Python's also before a final line break.
+    regex = re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
 
     def limit(value: Any, path: str) -> Cause | None:
-        if not isinstance(value, str) or form.search(value):
+        if not isinstance(value, str) or regex.search(value):
             return None
-        return causes.invalid(path, value, f"{path} in body should match '{pattern}'")
+        return field_errors.invalid(path, value, f"{path} in body should match '{pattern}'")
 
     return limit
 
 
-def at_least(lowest: float, *, exclusive: bool) -> Limit:
-    words = "greater than" if exclusive else "greater than or equal to"
+def minimum_limit(minimum: float, *, exclusive: bool) -> Limit:
+    comparison = "greater than" if exclusive else "greater than or equal to"
 
     def limit(value: Any, path: str) -> Cause | None:
-        if not is_number(value) or value > lowest or (value == lowest and not exclusive):
+        if not is_number(value) or value > minimum or (value == minimum and not exclusive):
             return None
-        return causes.invalid(path, value, f"{path} in body should be {words} {lowest}")
+        return field_errors.invalid(path, value, f"{path} in body should be {comparison} {minimum}")
 
     return limit
 
 
-def at_most(highest: float, *, exclusive: bool) -> Limit:
-    words = "less than" if exclusive else "less than or equal to"
+def maximum_limit(maximum: float, *, exclusive: bool) -> Limit:
+    comparison = "less than" if exclusive else "less than or equal to"
 
     def limit(value: Any, path: str) -> Cause | None:
-        if not is_number(value) or value < highest or (value == highest and not exclusive):
+        if not is_number(value) or value < maximum or (value == maximum and not exclusive):
             return None
-        return causes.invalid(path, value, f"{path} in body should be {words} {highest}")
+        return field_errors.invalid(path, value, f"{path} in body should be {comparison} {maximum}")
 
     return limit
 
 
-def int32(value: Any, path: str) -> Cause | None:
+def int32_limit(value: Any, path: str) -> Cause | None:
     if not is_number(value) or -(2**31) <= value < 2**31:
         return None
-    return causes.invalid(path, value, f"{path} in body must be of type int32")
+    return field_errors.invalid(path, value, f"{path} in body must be of type int32")
 
 
-def sized(size: int, kind: type, words: str, *, fewest: bool) -> Limit:
+def min_size_limit(minimum: int, kind: type, unit: str) -> Limit:
     def limit(value: Any, path: str) -> Cause | None:
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or len(value) >= minimum:  # type: ignore[arg-type]  # each of SIZES has a length
             return None
-        count = len(value)  # type: ignore[arg-type]  # each of SIZES has a length
-        if count >= size if fewest else count <= size:
-            return None
-        if fewest:
-            at = "be at least" if kind is str else "have at least"
-            return causes.invalid(path, value if kind is str else count, f"{path} in body should {at} {size} {words}")
-        return causes.too_long(path, size) if kind is str else causes.too_many(path, count, size)
+        verb, reported = ("be", value) if kind is str else ("have", len(value))  # type: ignore[arg-type]
+        return field_errors.invalid(path, reported, f"{path} in body should {verb} at least {minimum} {unit}")
 
     return limit
 
 
-def date_time(value: Any, path: str) -> Cause | None:
+def max_size_limit(maximum: int, kind: type) -> Limit:
+    def limit(value: Any, path: str) -> Cause | None:
+        if not isinstance(value, kind) or len(value) <= maximum:  # type: ignore[arg-type]  # each of SIZES has a length
+            return None
+        if kind is str:
+            return field_errors.too_long(path, maximum)
+        return field_errors.too_many(path, len(value), maximum)  # type: ignore[arg-type]
+
+    return limit
+
+
+def date_time_limit(value: Any, path: str) -> Cause | None:
     try:
-        canonical.instant(value)
+        canonical.parse_time(value)
     except ValueError:
-        return causes.invalid(path, value, f'{path} in body must be of type date-time: "{value}"')
+        return field_errors.invalid(path, value, f'{path} in body must be of type date-time: "{value}"')
     return None
 
 
-def unique(schema: Schema) -> Limit:
-    """No two items of a set are equal, and no two of a map have the same keys."""
+def unique_limit(schema: Schema) -> Limit:
+    """No two items of a set are equal; no two items of a map list have the same keys."""
     keys = schema.get("x-kubernetes-list-map-keys", ())
 
     def limit(value: list[Any], path: str) -> Cause | None:
         seen = set()
-        for index, each in enumerate(value):
-            mark = {key: each[key] for key in keys if key in each} if keys and isinstance(each, dict) else each
-            if (words := told(mark)) in seen:
-                return causes.duplicate(f"{path}[{index}]", mark)
-            seen.add(words)
+        for index, item in enumerate(value):
+            identity = {key: item[key] for key in keys if key in item} if keys and isinstance(item, dict) else item
+            if (text := to_json(identity)) in seen:
+                return field_errors.duplicate(f"{path}[{index}]", identity)
+            seen.add(text)
         return None
 
     return limit

@@ -1,4 +1,4 @@
-"""How the tests of the API server reach it, and small objects for them."""
+"""Requests to the API server under test, and small objects."""
 
 import asyncio
 import json
@@ -23,17 +23,17 @@ def client_of(server: ApiServer) -> Client:
     return Client(PlainConnection(server.url, TOKEN))
 
 
-def a_config_map(name: str, **metadata: Any) -> dict[str, Any]:
+def make_config_map(name: str, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", **metadata}, "data": {"a": "b"}}
 
 
-def a_pod(name: str, **metadata: Any) -> dict[str, Any]:
+def make_pod(name: str, **metadata: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": "image"}]
     return {"metadata": {"name": name, "namespace": "default", **metadata}, "spec": {"containers": containers}}
 
 
 @asynccontextmanager
-async def asked(
+async def send_request(
     server: ApiServer, path: str, method: str = "GET", **options: Any
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     headers = HEADERS | options.pop("headers", {})
@@ -44,13 +44,13 @@ async def asked(
         yield reply
 
 
-async def next_line(reply: aiohttp.ClientResponse) -> Any:
+async def read_event(reply: aiohttp.ClientResponse) -> Any:
     async with asyncio.timeout(100):
         return json.loads(await reply.content.readline())
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something is true that this very process makes true."""
+async def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition that code of this process makes true."""
     async with asyncio.timeout(100):
         while not holds():
             await asyncio.sleep(0.005)
