@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from paddle_operator.api.crd import COLUMNS, crd, crd_v1beta1
-from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS
-from paddle_operator.api.paddlejob_rules import LONGEST_NAME, NAME_RULES, SPEC_RULES
-from paddle_operator.api.reading import is_struct
+from paddle_operator.api.crd import crd, crd_v1beta1
+from paddle_operator.api.decoding import is_struct
+from paddle_operator.api.definition import KindDefinition
+from paddle_operator.api.meta import Condition
 from paddle_operator.api.rules import Rule
 from paddle_operator.api.schema import Field, fields_of
 from paddle_operator.api.spec import (
@@ -26,7 +27,7 @@ from paddle_operator.api.spec import (
     SuccessPolicy,
     SuccessRule,
 )
-from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus, RootFailure
+from paddle_operator.api.status import PaddleJobStatus, Reference, RoleStatus, RootFailure
 from testbed.assets import kubernetes_version
 
 EXAMPLE = Path(__file__).parent.parent / "deploy/examples/wide_and_deep.yaml"
@@ -111,18 +112,33 @@ characters; the operator reports the rest in a condition.
 """
 
 
-def reference() -> str:
-    return TEXT.format(
-        example=EXAMPLE.read_text(),
-        columns=", ".join(name for name, _, _ in COLUMNS),
+@dataclass(frozen=True)
+class Page:
+    """The reference of one kind: its prose, and the Structs that have a table, in order."""
+
+    file: str
+    text: str
+    example: Path
+    spec: tuple[type[msgspec.Struct], ...]
+    status: tuple[type[msgspec.Struct], ...]
+
+
+PAGES = {"PaddleJob": Page("api_doc.md", TEXT, EXAMPLE, SPEC, STATUS)}
+
+
+def reference(kind: KindDefinition[Any, Any]) -> str:
+    page = PAGES[kind.kind]
+    return page.text.format(
+        example=page.example.read_text(),
+        columns=", ".join(column.name for column in kind.columns),
         kubernetes=kubernetes_version().removeprefix("v").rpartition(".")[0],
-        spec="\n".join(table(kind) for kind in SPEC),
-        status="\n".join(table(kind) for kind in STATUS),
-        rules="\n".join(rule_rows()),
-        immutable="\n".join(f"- {each.sentence}." for each in LASTING_FIELDS),
-        v1=size(crd()),
-        v1beta1=size(crd_v1beta1()),
-        longest=LONGEST_NAME,
+        spec="\n".join(table(each) for each in page.spec),
+        status="\n".join(table(each) for each in page.status),
+        rules="\n".join(rule_rows(kind)),
+        immutable="\n".join(f"- {each.sentence}." for each in kind.immutable),
+        v1=size(crd(kind)),
+        v1beta1=size(crd_v1beta1(kind)),
+        longest=kind.name_schema.get("maxLength"),
     )
 
 
@@ -147,9 +163,9 @@ def describe_type(kind: Any) -> str:
     return PLAIN.get(kind, "map of quantities")
 
 
-def rule_rows() -> Iterator[str]:
+def rule_rows(kind: KindDefinition[Any, Any]) -> Iterator[str]:
     """All roles have the same rules, so only those of the workers are listed."""
-    every: tuple[Rule[Any], ...] = (*NAME_RULES, *SPEC_RULES)
+    every: tuple[Rule[Any], ...] = (*kind.name_rules, *kind.rules)
     for rule in every:
         if not rule.field.startswith(("spec.ps.", "spec.heter.")):
             yield f"| `{rule.field}` | {re.sub('%[ds]', '…', rule.sentence)} |"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from paddle_operator import __version__
 from paddle_operator.controllers.host_ports import PortBlocks
-from paddle_operator.controllers.kinds import build_reconcilers
+from paddle_operator.controllers.kinds import CONTROLLED_KINDS, ControlledKind, build_reconcilers
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
@@ -103,7 +103,9 @@ def port_range(text: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-async def run(flags: argparse.Namespace, connection: Connection) -> None:
+async def run(
+    flags: argparse.Namespace, connection: Connection, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
+) -> None:
     """Run until a signal. Raises Died with the part that ended and why."""
     async with AsyncExitStack() as stack:
         elector: Elector | None = None
@@ -119,7 +121,7 @@ async def run(flags: argparse.Namespace, connection: Connection) -> None:
             flags.metrics_bind_address,
             MetricsAuth(flags.metrics_cert_file, flags.metrics_key_file, flags.metrics_token_file),
         )
-        reconcilers = build_reconcilers(client, recorder, settings_of(flags))
+        reconcilers = build_reconcilers(client, recorder, settings_of(flags), kinds)
         manager = build_manager(recorder, reconcilers, serving, elector, on_synced=freeze_garbage_collector)
         log.info(
             "started",

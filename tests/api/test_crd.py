@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
-from paddle_operator.api.crd import crd, crd_v1beta1, part
+from paddle_operator.api.crd import crd, crd_v1beta1, subschema
+from paddle_operator.api.meta import Condition
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.api.paddlejob_rules import SPEC_RULES
 from paddle_operator.api.schema import fields_of
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
-from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus
+from paddle_operator.api.status import PaddleJobStatus, Reference, RoleStatus
 from tests.api.corpus import ROOT
 from tools.generate import generated_files
 from tools.generated import stale_files
@@ -27,19 +29,19 @@ def test_the_command_says_so_as_well() -> None:
     assert checked.returncode == 0
 
 
-@pytest.mark.parametrize("manifest", [crd(), crd_v1beta1()], ids=["v1", "v1beta1"])
+@pytest.mark.parametrize("manifest", [crd(PADDLE_JOB), crd_v1beta1(PADDLE_JOB)], ids=["v1", "v1beta1"])
 def test_kubectl_apply_can_keep_the_definition_in_its_annotation(manifest: dict[str, Any]) -> None:
     """With room for what the next Kubernetes adds to a pod."""
     assert len(json.dumps(manifest, separators=(",", ":"))) < 0.75 * KUBECTL_APPLY_KEEPS
 
 
 def test_the_files_are_what_the_api_server_gets() -> None:
-    assert yaml.safe_load((ROOT / "deploy/v1/crd.yaml").read_text()) == crd()
-    assert yaml.safe_load((ROOT / "deploy/v1beta1/crd.yaml").read_text()) == crd_v1beta1()
+    assert yaml.safe_load((ROOT / "deploy/v1/crd.yaml").read_text()) == crd(PADDLE_JOB)
+    assert yaml.safe_load((ROOT / "deploy/v1beta1/crd.yaml").read_text()) == crd_v1beta1(PADDLE_JOB)
 
 
 def test_the_identity_is_that_of_the_documents() -> None:
-    for manifest in (crd(), crd_v1beta1()):
+    for manifest in (crd(PADDLE_JOB), crd_v1beta1(PADDLE_JOB)):
         assert manifest["metadata"]["name"] == "paddlejobs.batch.paddlepaddle.org"
         assert manifest["spec"]["group"] == "batch.paddlepaddle.org"
         assert manifest["spec"]["names"]["kind"] == "PaddleJob"
@@ -50,11 +52,11 @@ def test_the_identity_is_that_of_the_documents() -> None:
 
 def test_a_rule_about_one_number_stands_at_that_number_so_that_nobody_else_is_asked() -> None:
     """Each rule that an API server asks costs it 20 to 30 µs for every write of a job, a status among them."""
-    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = crd(PADDLE_JOB)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     alone = [rule for rule in SPEC_RULES if rule.bounds]
     assert len(alone) == 15
     for rule in alone:
-        (found,) = part(schema, rule.field)["x-kubernetes-validations"]
+        (found,) = subschema(schema, rule.field)["x-kubernetes-validations"]
         assert rule.fix in found["messageExpression"]
     together = schema["properties"]["spec"]["x-kubernetes-validations"]
     assert not any(rule.fix in found.get("messageExpression", "") for rule in alone for found in together)
@@ -62,9 +64,9 @@ def test_a_rule_about_one_number_stands_at_that_number_so_that_nobody_else_is_as
 
 def test_a_template_is_one_value_to_server_side_apply() -> None:
     """Noted field by field, those of a job with two roles make every write of it a fifth dearer."""
-    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = crd(PADDLE_JOB)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for role in Role:
-        assert part(schema, f"spec.{role}.template")["x-kubernetes-map-type"] == "atomic"
+        assert subschema(schema, f"spec.{role}.template")["x-kubernetes-map-type"] == "atomic"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from paddle_operator.api.crd import crd, crd_v1beta1, definition
-from paddle_operator.api.paddlejob import PaddleJobStatus, Reference, RoleStatus
+from paddle_operator.api.crd import crd, crd_v1beta1, custom_resource_definition
+from paddle_operator.api.paddlejob import PADDLE_JOB, PaddleJobStatus, Reference, RoleStatus
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid, NotFound
 from paddle_operator.kube.objects import Key, Object, Resource
@@ -120,9 +120,9 @@ async def test_kubectl_get_tells_whether_it_runs_how_many_and_since_when(
 
 async def test_the_schema_of_v1beta1_is_structural_for_a_real_api_server(client: Client) -> None:
     """It cannot be asked about the old definition, but about the schema in it."""
-    old = crd_v1beta1()["spec"]
+    old = crd_v1beta1(PADDLE_JOB)["spec"]
     version = {"name": "v1", "served": True, "storage": True, "schema": old["validation"]}
-    manifest = definition("v1", {"versions": [version]})
+    manifest = custom_resource_definition(PADDLE_JOB, "v1", {"versions": [version]})
     manifest["metadata"]["name"] = "paddlejobs.old.example.org"
     manifest["spec"]["group"] = "old.example.org"
     await client.create(DEFINITIONS, manifest, dry_run=True)
@@ -165,7 +165,7 @@ def mended(case: Case) -> Written:
 
 def of_group(group: str) -> Written:
     """Our definition under another name, so that the one which the other tests use stays."""
-    manifest = crd()
+    manifest = crd(PADDLE_JOB)
     manifest["metadata"]["name"] = f"paddlejobs.{group}"
     manifest["spec"]["group"] = group
     manifest["spec"]["names"] = manifest["spec"]["names"] | {"shortNames": [], "categories": []}

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from paddle_operator.api.crd import crd, crd_v1beta1
-from paddle_operator.api.paddlejob import Role
+from paddle_operator.api.paddlejob import PADDLE_JOB, Role
 
 Schema = dict[str, Any]
 
-SPEC = crd_v1beta1()["spec"]
+SPEC = crd_v1beta1(PADDLE_JOB)["spec"]
 ROOT_SCHEMA: Schema = SPEC["validation"]["openAPIV3Schema"]
 OF_1_15 = {
     "additionalProperties",
@@ -81,7 +81,7 @@ def test_at_the_root_stands_only_what_the_status_subresource_allows() -> None:
 
 
 def test_it_has_the_same_fields_as_v1() -> None:
-    newer = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    newer = crd(PADDLE_JOB)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     named = {path for path, _ in schemas(ROOT_SCHEMA)} - {".metadata.name"}
     assert named == {path for path, _ in schemas(newer)}
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.api.paddlejob import InvalidSpec
-from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS
+from paddle_operator.api.paddlejob_policy_rules import IMMUTABLE_FIELDS
 from paddle_operator.api.paddlejob_rules import NAME_RULES, SPEC_RULES
 from paddle_operator.api.rules import Rule, at
 from tests.api.jobs import a_role, a_template, read
@@ -40,7 +40,7 @@ def told_of(case: Case) -> str:
 @pytest.mark.parametrize("transition", TRANSITIONS, ids=str)
 def test_what_lasts_may_not_change_and_the_sentence_says_what_to_do(transition: Transition) -> None:
     old, new = read(transition.stored), read(transition.after)
-    told = [sentence for each in LASTING_FIELDS if (sentence := each.problem(new, old))]
+    told = [sentence for each in IMMUTABLE_FIELDS if (sentence := each.problem(new, old))]
     assert told == ([transition.refused] if transition.refused else [])
 
 

@@ -12,6 +12,7 @@ import aiohttp
 from yarl import URL
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.local.apiserver.http_server import ApiServer
@@ -27,7 +28,7 @@ TOKEN = "token-of-the-embedded-server"
 
 
 def served_kinds() -> tuple[Kind, ...]:
-    return (*KINDS, kind_from_crd(crd(), accept_all))
+    return (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from paddle_operator.api.crd import whole_schema
+from paddle_operator.api.crd import object_schema
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from tests.stories.jobs import Job, a_job, a_template
 
 SEED = 20260
@@ -68,7 +69,7 @@ NASTY: Values = (
 def fuzzed(seed: int = SEED, count: int = FUZZED) -> Iterator[Hostile]:
     """A right job each, in which one to three fields hold something else."""
     chance = random.Random(seed)
-    schema = whole_schema()["properties"]["spec"]
+    schema = object_schema(PADDLE_JOB)["properties"]["spec"]
     places = [(path, found) for path, found in fields_of(schema)]
     ours = [each for each in places if "template" not in each[0]]
     theirs = [each for each in places if "template" in each[0]]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.events import Recorder
@@ -39,7 +40,7 @@ REST_PASSES_A_SECOND = 10.0
 PASSES_EACH = 20
 WRITES_EACH = 15
 WRONG = a_job("wrong", workers=0)
-RULES: Any = crd()["spec"]["versions"][0]
+RULES: Any = crd(PADDLE_JOB)["spec"]["versions"][0]
 NO_RULES: Any = RULES | {"schema": {"openAPIV3Schema": ANYTHING}, "subresources": {"status": {}}}
 
 
@@ -98,7 +99,7 @@ async def crowd(lawless_control_plane: ControlPlane) -> AsyncIterator[Crowd]:
     control_plane = lawless_control_plane
     namespace = await control_plane.make_namespace("hostile")
     async with Client(control_plane.connection()) as client:
-        await client.create(CRDS, crd())
+        await client.create(CRDS, crd(PADDLE_JOB))
         metadata = {"name": "small", "namespace": namespace}
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": QUOTA}}
         await client.create(QUOTAS, quota)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.embedded.paddlejob_kind import rules_kept
+from paddle_operator.api.paddlejob import PADDLE_JOB
+from paddle_operator.embedded.custom_kind import broken_rules
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key, Object, Resource
@@ -137,11 +138,11 @@ async def left_alone_where_it_does_not_change(harness: ClusterHarness) -> None:
     before = await harness.client.manifest(FULL_JOBS, key)
     await harness.patch_spec("none", {"cleanPodPolicy": "Never"})
     after = await harness.client.manifest(FULL_JOBS, key)
-    assert rules_kept(dict(after), dict(before)) == []
+    assert broken_rules(PADDLE_JOB, dict(after), dict(before)) == []
     worse = dict(after) | {"spec": after["spec"] | {"worker": after["spec"]["worker"] | {"replicas": -1}}}
     with pytest.raises(Invalid) as refused:
         await harness.patch_spec("none", {"worker": {"replicas": -1}})
-    (ours,) = rules_kept(worse, dict(after))
+    (ours,) = broken_rules(PADDLE_JOB, worse, dict(after))
     assert ours.message in [cause.message for cause in refused.value.status.details.causes]  # type: ignore[union-attr]
 
 

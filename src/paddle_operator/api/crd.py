@@ -1,44 +1,17 @@
-"""The CustomResourceDefinition of a PaddleJob, for apiextensions v1 and for the v1beta1 of Kubernetes up to 1.15.
+"""The CustomResourceDefinition of a kind, for apiextensions v1 and for the v1beta1 of Kubernetes up to 1.15.
 
 Both come from the same types and rules. What v1beta1 does not know (CEL, defaults, kinds of lists) is left out there.
 """
 
 from typing import Any
 
-from paddle_operator.api.paddlejob import GROUP, KIND, PLURAL, VERSION
-from paddle_operator.api.paddlejob_policy_rules import LASTING_FIELDS, POLICY_BOUNDS
-from paddle_operator.api.paddlejob_rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES
+from paddle_operator.api.definition import KindDefinition, PrinterColumn, Schema
 from paddle_operator.api.rules import Rule
-from paddle_operator.api.schema import Schema, struct_schema
-from paddle_operator.api.spec import PaddleJobSpec
-from paddle_operator.api.status import PaddleJobStatus
+from paddle_operator.api.schema import struct_schema
 
 Manifest = dict[str, Any]
+AnyKind = KindDefinition[Any, Any]
 
-NAMES: Manifest = {
-    "kind": KIND,
-    "listKind": f"{KIND}List",
-    "plural": PLURAL,
-    "singular": "paddlejob",
-    "shortNames": ["pdj"],
-    # `kubectl delete all --all` would otherwise delete the pods, and the job would make them again.
-    "categories": ["all"],
-}
-SUBRESOURCES: Manifest = {
-    "status": {},
-    "scale": {
-        "specReplicasPath": ".spec.worker.replicas",
-        "statusReplicasPath": ".status.worker.replicas",
-        "labelSelectorPath": ".status.selector",
-    },
-}
-COLUMNS = (
-    ("Status", "string", ".status.phase"),
-    ("Mode", "string", ".status.mode"),
-    ("Ready", "string", ".status.ready"),
-    ("Started", "date", ".status.startTime"),
-    ("Age", "date", ".metadata.creationTimestamp"),
-)
 NEWER_THAN_1_15 = (
     "default",
     "x-kubernetes-list-map-keys",
@@ -48,59 +21,83 @@ NEWER_THAN_1_15 = (
 )
 
 
-def crd() -> Manifest:
-    """For Kubernetes 1.30 or newer, which leaves a stored object alone in whose spec nothing changes."""
+def crd(definition: AnyKind) -> Manifest:
+    """For Kubernetes 1.30 or newer, which accepts a stored object that breaks a rule while its spec is unchanged."""
     version = {
-        "name": VERSION,
+        "name": definition.version,
         "served": True,
         "storage": True,
-        "subresources": SUBRESOURCES,
-        "additionalPrinterColumns": [{"name": n, "type": t, "jsonPath": path} for n, t, path in COLUMNS],
-        "schema": {"openAPIV3Schema": whole_schema()},
+        "subresources": subresources(definition),
+        "additionalPrinterColumns": [printer_column(each, "jsonPath") for each in definition.columns],
+        "schema": {"openAPIV3Schema": object_schema(definition)},
     }
-    return definition("v1", {"versions": [version]})
+    return custom_resource_definition(definition, "v1", {"versions": [version]})
 
 
-def crd_v1beta1() -> Manifest:
+def crd_v1beta1(definition: AnyKind) -> Manifest:
     """For Kubernetes 1.15 or older."""
-    schema = plain(whole_schema())
-    schema["properties"]["metadata"]["properties"] = {
-        "name": {"type": "string", "pattern": LABEL, "maxLength": LONGEST_NAME}
-    }
-    for rule in SPEC_RULES:
-        bound(schema, rule)
+    schema = without_newer_keywords(object_schema(definition))
+    if definition.name_schema:
+        schema["properties"]["metadata"]["properties"] = {"name": {"type": "string", **definition.name_schema}}
+    for rule in definition.rules:
+        add_bounds(schema, rule)
     parts = {
-        "version": VERSION,
-        "versions": [{"name": VERSION, "served": True, "storage": True}],
+        "version": definition.version,
+        "versions": [{"name": definition.version, "served": True, "storage": True}],
         "preserveUnknownFields": False,
-        "subresources": SUBRESOURCES,
-        "additionalPrinterColumns": [{"name": n, "type": t, "JSONPath": path} for n, t, path in COLUMNS],
+        "subresources": subresources(definition),
+        "additionalPrinterColumns": [printer_column(each, "JSONPath") for each in definition.columns],
         "validation": {"openAPIV3Schema": schema},
     }
-    return definition("v1beta1", parts)
+    return custom_resource_definition(definition, "v1beta1", parts)
 
 
-def definition(version: str, parts: Manifest) -> Manifest:
+def custom_resource_definition(definition: AnyKind, version: str, parts: Manifest) -> Manifest:
+    names: Manifest = {
+        "kind": definition.kind,
+        "listKind": f"{definition.kind}List",
+        "plural": definition.plural,
+        "singular": definition.singular,
+        "shortNames": list(definition.short_names),
+        "categories": list(definition.categories),
+    }
     return {
         "apiVersion": f"apiextensions.k8s.io/{version}",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {"group": GROUP, "names": NAMES, "scope": "Namespaced", **parts},
+        "metadata": {"name": f"{definition.plural}.{definition.group}"},
+        "spec": {"group": definition.group, "names": names, "scope": "Namespaced", **parts},
     }
 
 
-def whole_schema() -> Schema:
-    spec = struct_schema(PaddleJobSpec)
-    for path, bounds in POLICY_BOUNDS.items():
-        part(spec, path).update(bounds)
-    status = struct_schema(PaddleJobStatus)
-    status["properties"]["conditions"] |= {
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["type"],
+def subresources(definition: AnyKind) -> Manifest:
+    scale = definition.scale
+    if scale is None:
+        return {"status": {}}
+    paths = {
+        "specReplicasPath": scale.spec_replicas,
+        "statusReplicasPath": scale.status_replicas,
+        "labelSelectorPath": scale.label_selector,
     }
-    whole = {
+    return {"status": {}, "scale": paths}
+
+
+def printer_column(column: PrinterColumn, path_key: str) -> Manifest:
+    return {"name": column.name, "type": column.type, path_key: column.json_path}
+
+
+def object_schema(definition: AnyKind) -> Schema:
+    spec = struct_schema(definition.spec, definition)
+    for path, bounds in definition.bounds.items():
+        subschema(spec, path).update(bounds)
+    status = struct_schema(definition.status, definition)
+    if "conditions" in status["properties"]:
+        status["properties"]["conditions"] |= {
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        }
+    schema: Schema = {
         "type": "object",
-        "description": "One training job of PaddlePaddle.",
+        "description": definition.description,
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
@@ -109,16 +106,18 @@ def whole_schema() -> Schema:
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [on_create(validation(rule)) for rule in NAME_RULES],
+        "x-kubernetes-validations": [on_create(validation(rule)) for rule in definition.name_rules],
     }
-    for rule in SPEC_RULES:
-        part(whole, rule.place).setdefault("x-kubernetes-validations", []).append(validation(rule))
-    spec["x-kubernetes-validations"] += [{"rule": each.cel, "message": each.sentence} for each in LASTING_FIELDS]
-    return whole
+    for rule in definition.rules:
+        subschema(schema, rule.place).setdefault("x-kubernetes-validations", []).append(validation(rule))
+    spec.setdefault("x-kubernetes-validations", []).extend(
+        {"rule": each.cel, "message": each.sentence} for each in definition.immutable
+    )
+    return schema
 
 
-def part(schema: Schema, path: str) -> Schema:
-    """`rules.items.action` of a schema: a property, or what a list is of."""
+def subschema(schema: Schema, path: str) -> Schema:
+    """The schema at `rules.items.action`: of a property, or of the items of a list."""
     for name in path.split("."):
         schema = schema["items"] if name == "items" else schema["properties"][name]
     return schema
@@ -127,30 +126,30 @@ def part(schema: Schema, path: str) -> Schema:
 def validation(rule: Rule[Any]) -> Schema:
     found = {"rule": rule.cel, "message": f"{rule.field}: {rule.fix}", "messageExpression": rule.cel_message}
     within = rule.field.removeprefix(rule.place)
-    if rule.place and within and "[" not in within:  # a place in a list cannot be told
+    if rule.place and within and "[" not in within:  # CEL cannot name an index of a list
         found["fieldPath"] = within
     return found
 
 
 def on_create(found: Schema) -> Schema:
-    """A name cannot change: who has a bad one from before must still be able to change, and to be deleted."""
+    """A name cannot change: an object with an invalid name from before must remain updatable and deletable."""
     return found | {"rule": f"oldSelf.hasValue() || {found['rule']}", "optionalOldSelf": True}
 
 
-def plain(schema: Schema) -> Schema:
-    """Without what Kubernetes 1.15 does not know; a property may well be named like a keyword."""
-    kept = {key: value for key, value in schema.items() if key not in NEWER_THAN_1_15}
-    if "properties" in kept:
-        kept["properties"] = {name: plain(value) for name, value in kept["properties"].items()}
+def without_newer_keywords(schema: Schema) -> Schema:
+    """Without what Kubernetes 1.15 does not know; a property may have the name of a keyword."""
+    retained = {key: value for key, value in schema.items() if key not in NEWER_THAN_1_15}
+    if "properties" in retained:
+        retained["properties"] = {name: without_newer_keywords(value) for name, value in retained["properties"].items()}
     for key in ("items", "additionalProperties"):
-        if key in kept:
-            kept[key] = plain(kept[key])
-    return kept
+        if key in retained:
+            retained[key] = without_newer_keywords(retained[key])
+    return retained
 
 
-def bound(schema: Schema, rule: Rule[Any]) -> None:
-    """Write the rule into the schema as a minimum and a maximum, if it is of that kind."""
+def add_bounds(schema: Schema, rule: Rule[Any]) -> None:
+    """Write a rule about a range of numbers as minimum and maximum."""
     if rule.bounds is None:
         return
     low, high = rule.bounds
-    part(schema, rule.field).update({"minimum": low} | ({} if high is None else {"maximum": high}))
+    subschema(schema, rule.field).update({"minimum": low} | ({} if high is None else {"maximum": high}))

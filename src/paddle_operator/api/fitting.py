@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from paddle_operator.api.decoding import shown
 from paddle_operator.api.pod_template import Schema, kubernetes_own
-from paddle_operator.api.reading import shown
 
 IN_WORDS = {
     "integer": "a whole number",

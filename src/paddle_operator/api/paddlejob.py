@@ -1,12 +1,27 @@
 """The kind PaddleJob: how the API server knows it, and how its two halves are read."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
+from paddle_operator.api import decoding
+from paddle_operator.api.decoding import InvalidSpec
+from paddle_operator.api.definition import KindDefinition, PrinterColumn, ScalePaths
 from paddle_operator.api.fitting import validate_template
-from paddle_operator.api.paddlejob_policy_rules import is_manager, rule_of, success_indexes
-from paddle_operator.api.paddlejob_rules import problems
-from paddle_operator.api.reading import InvalidSpec, read
+from paddle_operator.api.meta import Condition
+from paddle_operator.api.paddlejob_policy_rules import (
+    IMMUTABLE_FIELDS,
+    POLICY_BOUNDS,
+    is_manager,
+    policy_problems,
+    rule_of,
+    success_indexes,
+)
+from paddle_operator.api.paddlejob_rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES, templates_problems
+from paddle_operator.api.pod_template import pod_template, quantities
 from paddle_operator.api.spec import (
+    OLD_SPELLINGS,
     CleanPodPolicy,
     ExitCodeOperator,
     FailureAction,
@@ -18,13 +33,14 @@ from paddle_operator.api.spec import (
     RoleSpec,
     SchedulingPolicy,
 )
-from paddle_operator.api.status import Condition, PaddleJobStatus, Reference, RoleStatus, RootFailure
+from paddle_operator.api.status import PaddleJobStatus, Reference, RoleStatus, RootFailure
 
 __all__ = [
     "API_VERSION",
     "GROUP",
     "KIND",
     "MANAGER",
+    "PADDLE_JOB",
     "PLURAL",
     "VERSION",
     "CleanPodPolicy",
@@ -44,7 +60,6 @@ __all__ = [
     "RootFailure",
     "SchedulingPolicy",
     "manager_of",
-    "problems",
     "read_spec",
     "read_status",
     "rule_of",
@@ -55,52 +70,62 @@ GROUP = "batch.paddlepaddle.org"
 VERSION = "v1"
 KIND = "PaddleJob"
 PLURAL = "paddlejobs"
-API_VERSION = f"{GROUP}/{VERSION}"
 MANAGER = f"{GROUP}/paddle-operator"  # this operator, in spec.managedBy
 
-_SPEC = msgspec.json.Decoder(PaddleJobSpec)
-_STATUS = msgspec.json.Decoder(PaddleJobStatus)
 _PHASES, _MODES = frozenset(("", *Phase)), frozenset(("", *Mode))
 
 
-def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
-    """The spec, and the job's name where it is given, checked. Raises Unfit with everything that is wrong.
-
-    An object that the API server has accepted under our CRD is never unfit; one that was stored before may be.
-    """
-    try:
-        spec = _SPEC.decode(raw)
-    except msgspec.ValidationError:
-        spec = _part_by_part(raw)
-    wrong = problems(spec, name)
+def _template_type_problems(spec: PaddleJobSpec) -> Iterator[str]:
     for role, part in spec.roles.items():
-        wrong += validate_template(part.template, f"spec.{role}.template")
-    if wrong:
-        raise InvalidSpec(wrong)
-    return spec
+        yield from validate_template(part.template, f"spec.{role}.template")
 
 
-def _part_by_part(raw: bytes) -> PaddleJobSpec:
-    """Slower, and finds every mistake in the types; a null is no mistake."""
-    spec, wrong = read(PaddleJobSpec, msgspec.json.decode(raw) or {}, "spec")
-    if wrong or spec is None:
-        raise InvalidSpec(wrong)
-    return spec
+PADDLE_JOB = KindDefinition(
+    group=GROUP,
+    version=VERSION,
+    kind=KIND,
+    plural=PLURAL,
+    description="One training job of PaddlePaddle.",
+    spec=PaddleJobSpec,
+    status=PaddleJobStatus,
+    short_names=("pdj",),
+    # `kubectl delete all --all` would otherwise delete the pods, and the operator would create them again.
+    categories=("all",),
+    columns=(
+        PrinterColumn("Status", "string", ".status.phase"),
+        PrinterColumn("Mode", "string", ".status.mode"),
+        PrinterColumn("Ready", "string", ".status.ready"),
+        PrinterColumn("Started", "date", ".status.startTime"),
+        PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
+    ),
+    rules=SPEC_RULES,
+    immutable=IMMUTABLE_FIELDS,
+    name_rules=NAME_RULES,
+    name_schema={"pattern": LABEL, "maxLength": LONGEST_NAME},
+    checks=(policy_problems, templates_problems, _template_type_problems),
+    bounds=POLICY_BOUNDS,
+    type_schemas={dict[str, Any]: pod_template, dict[str, int | float | str]: quantities},
+    old_spellings=OLD_SPELLINGS,
+    scale=ScalePaths(".spec.worker.replicas", ".status.worker.replicas", ".status.selector"),
+)
+API_VERSION = PADDLE_JOB.api_version
+
+
+def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
+    """The spec, checked together with the job's name if there is one. Raises InvalidSpec with everything wrong."""
+    return decoding.read_spec(PADDLE_JOB, raw, name)
 
 
 def manager_of(raw: bytes) -> str:
-    """Who looks after a job whose spec cannot be read as a whole; nobody where that cannot be read either."""
+    """The manager of a job whose spec is invalid; empty where that cannot be read either."""
     written = msgspec.json.decode(raw)
     manager = written.get("managedBy") if isinstance(written, dict) else None
     return manager if isinstance(manager, str) and is_manager(manager) else ""
 
 
 def read_status(raw: bytes) -> PaddleJobStatus:
-    """The status as far as it can be read; the rest, also a phase that we do not know, is as if it were not there."""
-    try:
-        status = _STATUS.decode(raw)
-    except msgspec.ValidationError:
-        status = read(PaddleJobStatus, msgspec.json.decode(raw) or {}, "status")[0] or PaddleJobStatus()
+    """The status as far as it can be read; anything else, also an unknown phase, counts as absent."""
+    status = decoding.read_status(PADDLE_JOB, raw)
     if status.phase in _PHASES and status.mode in _MODES:
         return status
     return msgspec.structs.replace(

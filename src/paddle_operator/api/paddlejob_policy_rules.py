@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from paddle_operator.api.rules import Rule, absent, at, between
+from paddle_operator.api.rules import ImmutableField, Rule, absent, between
 from paddle_operator.api.spec import PaddleJobSpec, PodFailurePolicy, Role, SuccessRule
 
 MOST_SECONDS = 2**31 - 1
@@ -208,35 +207,7 @@ POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class ImmutableField:
-    """A text that stays as it was when the job was made, except perhaps while the job is suspended."""
-
-    field: str
-    fix: str
-    changes_while_suspended: bool = False
-
-    @property
-    def sentence(self) -> str:
-        return f"{self.field} {self.fix}"
-
-    @property
-    def cel(self) -> str:
-        """Of a field that was left out, or whose parent was, the empty text is compared. One side has a known length,
-        as orValue has not: with two of those an API server takes the rule for endlessly long and refuses the CRD.
-        """
-        path = self.field.removeprefix("spec.")
-        free = "(has(self.suspend) && self.suspend) || " if self.changes_while_suspended else ""
-        before = f"oldSelf.?{path.replace('.', '.?')}.orValue('')"
-        return f"{free}({absent(self.field)} ? {before} == '' : self.{path} == {before})"
-
-    def problem(self, new: PaddleJobSpec, old: PaddleJobSpec) -> str | None:
-        free = self.changes_while_suspended and new.suspend
-        same = (at(new, self.field) or "") == (at(old, self.field) or "")
-        return None if free or same else self.sentence
-
-
-LASTING_FIELDS = (
+IMMUTABLE_FIELDS = (
     ImmutableField("spec.managedBy", "cannot change: delete the job and make it again"),
     ImmutableField(
         "spec.schedulingPolicy.queue",

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from paddle_operator.api.paddlejob_policy_rules import POLICY_RULES, policy_problems
-from paddle_operator.api.rules import Rule, absent, at, at_least, between, problem
+from paddle_operator.api.paddlejob_policy_rules import POLICY_RULES
+from paddle_operator.api.rules import Rule, absent, at, at_least, between
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec
 
 MOST_REPLICAS = 10_000
@@ -18,14 +18,6 @@ LONGEST_LABEL = 63  # of a pod's host name and of a Service's name
 LONGEST_NAME = LONGEST_LABEL - len(LONGEST_CHILD)
 LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # DNS-1035, as Services need it
 LOWEST_PORT, HIGHEST_PORT = 1, 65_535
-
-
-def problems(spec: PaddleJobSpec, name: str | None = None) -> list[str]:
-    """All that is wrong with a job, where the types are right; without a name, all that is wrong with the spec."""
-    about_name = [problem(name, rule) for rule in NAME_RULES] if name is not None else []
-    about_spec = [problem(spec, rule) for rule in SPEC_RULES]
-    about_templates = [each for role, part in spec.roles.items() for each in template_problems(role, part)]
-    return [sentence for sentence in (*about_name, *about_spec, *policy_problems(spec), *about_templates) if sentence]
 
 
 # Names
@@ -135,6 +127,11 @@ SPEC_RULES: tuple[Rule[PaddleJobSpec], ...] = (
 
 # Templates: what the schema of a PodTemplateSpec alone would let through. The CRD has these as minItems, minimum and
 # maximum, since CEL over lists without an end is more than an API server allows.
+
+
+def templates_problems(spec: PaddleJobSpec) -> Iterator[str]:
+    for role, part in spec.roles.items():
+        yield from template_problems(role, part)
 
 
 def template_problems(role: Role, part: RoleSpec) -> Iterator[str]:

@@ -33,6 +33,11 @@ def quantity() -> Schema:
     return found
 
 
+def quantities() -> Schema:
+    """A map such as requests and limits."""
+    return {"type": "object", "additionalProperties": quantity()}
+
+
 def kubernetes_own() -> Schema:
     text = files("paddle_operator.api").joinpath("pod_template_schema.json").read_text()
     schema: Schema = json.loads(text)

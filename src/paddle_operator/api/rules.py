@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from paddle_operator.api.spec import PaddleJobSpec
-
 T = TypeVar("T")
 
 
@@ -63,17 +61,45 @@ def absent(field: str) -> str:
     return " || ".join(f"!has(self.{'.'.join(parts[: depth + 1])})" for depth in range(len(parts)))
 
 
-def between(field: str, low: int, high: int, fix: str) -> Rule[PaddleJobSpec]:
-    def holds(spec: PaddleJobSpec) -> bool:
+def between(field: str, low: int, high: int, fix: str) -> Rule[Any]:
+    def holds(spec: object) -> bool:
         number = at(spec, field)
         return number is None or low <= number <= high
 
     return Rule(field, f"self >= {low} && self <= {high}", holds, fix, bounds=(low, high), place=field)
 
 
-def at_least(field: str, low: int, fix: str) -> Rule[PaddleJobSpec]:
-    def holds(spec: PaddleJobSpec) -> bool:
+def at_least(field: str, low: int, fix: str) -> Rule[Any]:
+    def holds(spec: object) -> bool:
         number = at(spec, field)
         return number is None or number >= low
 
     return Rule(field, f"self >= {low}", holds, fix, bounds=(low, None), place=field)
+
+
+@dataclass(frozen=True)
+class ImmutableField:
+    """A text that stays as it was when the job was made, except perhaps while the job is suspended."""
+
+    field: str
+    fix: str
+    changes_while_suspended: bool = False
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.field} {self.fix}"
+
+    @property
+    def cel(self) -> str:
+        """Of a field that was left out, or whose parent was, the empty text is compared. One side has a known length,
+        as orValue has not: with two of those an API server takes the rule for endlessly long and refuses the CRD.
+        """
+        path = self.field.removeprefix("spec.")
+        free = "(has(self.suspend) && self.suspend) || " if self.changes_while_suspended else ""
+        before = f"oldSelf.?{path.replace('.', '.?')}.orValue('')"
+        return f"{free}({absent(self.field)} ? {before} == '' : self.{path} == {before})"
+
+    def problem(self, new: object, old: object) -> str | None:
+        free = self.changes_while_suspended and at(new, "spec.suspend")
+        same = (at(new, self.field) or "") == (at(old, self.field) or "")
+        return None if free or same else self.sentence

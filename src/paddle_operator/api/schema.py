@@ -13,11 +13,8 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from paddle_operator.api.pod_template import pod_template, quantity
-from paddle_operator.api.reading import is_struct, without_none
-from paddle_operator.api.spec import OLD_SPELLINGS
-
-Schema = dict[str, Any]
+from paddle_operator.api.decoding import is_struct, without_none
+from paddle_operator.api.definition import KindDefinition, Schema
 
 PLAIN: dict[Any, Schema] = {
     bool: {"type": "boolean"},
@@ -65,31 +62,30 @@ def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
     return found
 
 
-def schema_of(kind: Any) -> Schema:
-    """Raises KeyError for a type that no field of ours has."""
-    if is_struct(kind):
-        return struct_schema(kind)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return {"type": "string", "enum": accepted(kind)}
-    if get_origin(kind) is tuple:
-        return {"type": "array", "items": schema_of(get_args(kind)[0])}
-    if kind == dict[str, Any]:
-        return pod_template()
-    if get_origin(kind) is dict:
-        return {"type": "object", "additionalProperties": quantity()}
-    return dict(PLAIN[kind])
+def schema_of(type_: Any, definition: KindDefinition[Any, Any]) -> Schema:
+    """Raises KeyError for a type without a schema: the definition's `type_schemas` can name it."""
+    if type_ in definition.type_schemas:
+        return definition.type_schemas[type_]()
+    if is_struct(type_):
+        return struct_schema(type_, definition)
+    if isinstance(type_, type) and issubclass(type_, Enum):
+        return {"type": "string", "enum": accepted_values(type_, definition)}
+    if get_origin(type_) is tuple:
+        return {"type": "array", "items": schema_of(get_args(type_)[0], definition)}
+    return dict(PLAIN[type_])
 
 
-def struct_schema(kind: type[msgspec.Struct]) -> Schema:
-    schema: Schema = {"type": "object", "description": inspect.getdoc(kind)}
-    if required := [field.name for field in fields_of(kind) if field.required]:
+def struct_schema(type_: type[msgspec.Struct], definition: KindDefinition[Any, Any]) -> Schema:
+    schema: Schema = {"type": "object", "description": inspect.getdoc(type_)}
+    fields = fields_of(type_)
+    if required := [field.name for field in fields if field.required]:
         schema["required"] = required
-    schema["properties"] = {field.name: field_schema(field) for field in fields_of(kind)}
+    schema["properties"] = {field.name: field_schema(field, definition) for field in fields}
     return schema
 
 
-def field_schema(field: Field) -> Schema:
-    schema = schema_of(field.type)
+def field_schema(field: Field, definition: KindDefinition[Any, Any]) -> Schema:
+    schema = schema_of(field.type, definition)
     if field.description:
         schema["description"] = field.description
     if isinstance(field.default, Enum):
@@ -97,7 +93,7 @@ def field_schema(field: Field) -> Schema:
     return schema
 
 
-def accepted(kind: type[Enum]) -> list[str]:
-    """Every value that can be written: those that we use, then old spellings of them."""
-    values = [str(member.value) for member in kind]
-    return values + [old for old, new in OLD_SPELLINGS.items() if new in values]
+def accepted_values(type_: type[Enum], definition: KindDefinition[Any, Any]) -> list[str]:
+    """Every value that can be written: the present ones, then their old spellings."""
+    values = [str(member.value) for member in type_]
+    return values + [old for old, new in definition.old_spellings.items() if new in values]

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import msgspec
 
+from paddle_operator.api.meta import Fields
+
 
 class Role(StrEnum):
     """The parts of a job, always in this order."""
@@ -67,10 +69,6 @@ class ExitCodeOperator(StrEnum):
     NOT_IN = "NotIn"
 
 
-class Fields(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of everything that stands in a PaddleJob."""
-
-
 class RoleSpec(Fields, frozen=True):
     """One role of a job: how many pods, and what they are made from."""
 
@@ -93,7 +91,7 @@ class SchedulingPolicy(Fields, frozen=True):
     """The queue that the job stands in."""
     priority_class: str = ""
     """The PriorityClass of the job as a whole."""
-    min_resources: dict[str, int | float | str] = {}
+    min_resources: dict[str, int | float | str] = {}  # noqa: RUF012  # msgspec copies it
     """What must be free before the job may start; the sum over all pods, where this is left out."""
 
 

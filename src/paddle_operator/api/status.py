@@ -5,7 +5,8 @@ It stays small however many pods a job has: the Go operator listed them all, 318
 
 from datetime import datetime
 
-from paddle_operator.api.spec import Fields, Role
+from paddle_operator.api.meta import Condition, Fields
+from paddle_operator.api.spec import Role
 
 
 class Reference(Fields, frozen=True, omit_defaults=False):
@@ -42,23 +43,6 @@ class RoleStatus(Fields, frozen=True):
     """How many are on a node that does not answer."""
     refs: tuple[Reference, ...] = ()
     """The first 16 pods by index."""
-
-
-class Condition(Fields, frozen=True, omit_defaults=False):
-    """One thing that is true or not true of the job, and why."""
-
-    type: str
-    """What is told."""
-    status: str
-    """True, False or Unknown."""
-    reason: str
-    """Why, as one word."""
-    message: str
-    """Why, as a sentence."""
-    observed_generation: int
-    """The generation of the job that this was told about."""
-    last_transition_time: datetime
-    """Since when the status is what it is."""
 
 
 class RootFailure(Fields, frozen=True):

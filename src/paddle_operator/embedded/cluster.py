@@ -6,17 +6,17 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import msgspec
 
 from paddle_operator.controllers.host_ports import PortBlocks, blocks_of
-from paddle_operator.controllers.kinds import build_reconcilers
+from paddle_operator.controllers.kinds import CONTROLLED_KINDS, ControlledKind, build_reconcilers
 from paddle_operator.controllers.settings import Settings
+from paddle_operator.embedded.custom_kind import custom_kind
 from paddle_operator.embedded.overrides import local_images
-from paddle_operator.embedded.paddlejob_kind import paddle_job_kind
 from paddle_operator.embedded.state import Cluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
@@ -40,7 +40,9 @@ PATIENCE_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def api_server(state: State, logs: LogFiles | None = None) -> AsyncIterator[Cluster]:
+async def api_server(
+    state: State, logs: LogFiles | None = None, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
+) -> AsyncIterator[Cluster]:
     """Only the API server, on what is stored: enough to look at jobs and their logs, and to delete them.
 
     Raises AlreadyRuns.
@@ -50,7 +52,9 @@ async def api_server(state: State, logs: LogFiles | None = None) -> AsyncIterato
     token = last.token if last else secrets.token_urlsafe(32)
     port, secure_port = (_same_port(url) for url in ((last.url, last.secure_url) if last else ("", "")))
     with state.held():
-        server = ApiServer(state.folder, served_kinds(), token=token, logs=logs, port=port, secure_port=secure_port)
+        server = ApiServer(
+            state.folder, served_kinds(kinds), token=token, logs=logs, port=port, secure_port=secure_port
+        )
         async with server:
             assert server.certificate
             certificate = certificate_pem(server.certificate)
@@ -70,26 +74,28 @@ def _same_port(url: str) -> int:
 
 
 @asynccontextmanager
-async def cluster(state: State) -> AsyncIterator[Cluster]:
+async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[Cluster]:
     """The whole cluster, announced to others; leaving ends its pods with their grace. Raises AlreadyRuns."""
     logs = LogFiles(state.folder)  # one for both: who serves a log hears from who writes it
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(api_server(state, logs))
+        served = await stack.enter_async_context(api_server(state, logs, kinds))
         connection = PlainConnection(served.url, served.token)
         parts = await stack.enter_async_context(asyncio.TaskGroup())
         last = state.last()  # with other addresses, what is written of pods that have not begun yet would be untrue
         block = stack.enter_context(AddressBlock.claim(last.block if last else None))
         await stack.enter_async_context(running_node(state, logs, block, connection, parts))
-        await stack.enter_async_context(running_operator(connection, parts))
+        await stack.enter_async_context(running_operator(connection, parts, kinds))
         state.announce(msgspec.structs.replace(served, block=block.number))
         yield served
 
 
 @asynccontextmanager
-async def running_operator(connection: PlainConnection, parts: asyncio.TaskGroup) -> AsyncIterator[None]:
+async def running_operator(
+    connection: PlainConnection, parts: asyncio.TaskGroup, kinds: Sequence[ControlledKind]
+) -> AsyncIterator[None]:
     async with Client(connection, user_agent=REPORTER) as client:
         recorder = Recorder(client, reporter=REPORTER)
-        reconcilers = build_reconcilers(client, recorder, [Settings(ports=local_ports())])
+        reconcilers = build_reconcilers(client, recorder, [Settings(ports=local_ports())], kinds)
         manager = build_manager(recorder, reconcilers, on_synced=freeze_garbage_collector)
         running = parts.create_task(manager.run(), name="operator")
         try:
@@ -150,5 +156,5 @@ def nobody_listens(first: int) -> bool:
     return True
 
 
-def served_kinds() -> list[Kind]:
-    return [*KINDS, paddle_job_kind()]
+def served_kinds(kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> list[Kind]:
+    return [*KINDS, *(custom_kind(each.definition) for each in kinds)]

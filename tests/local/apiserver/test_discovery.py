@@ -6,12 +6,13 @@ import sys
 from typing import Any
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.local.apiserver import discovery, openapi
 from paddle_operator.local.apiserver.patch.json_patch import STRATEGIC_MERGE_PATCH
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
 from paddle_operator.local.apiserver.scheme.kind import accept_all
 
-KINDS = (*builtin.KINDS, custom_resource.kind_from_crd(crd(), accept_all))
+KINDS = (*builtin.KINDS, custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all))
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.kube.clock import SystemClock
 from paddle_operator.local.apiserver.api_errors import StatusError
 from paddle_operator.local.apiserver.handlers import APIRequest, Handlers
@@ -161,7 +162,7 @@ async def test_fuzzed_requests_raise_only_status_errors(
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
     say(pytestconfig, f"hostile requests: seed {seed}")
     dice = random.Random(seed)
-    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(), accept_all)), SystemClock())
+    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     codes: dict[int, int] = {}
     try:
         for number in range(MAX_REQUESTS):
@@ -196,7 +197,7 @@ async def recreate_objects(api: Handlers) -> None:
 
 @pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
 async def test_deeply_nested_bodies_are_rejected_or_pruned(tmp_path: Path, depth: int) -> None:
-    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(), accept_all)), SystemClock())
+    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     try:
         for path in OBJECTS:
             info = parse_request_path(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
 from paddle_operator.local.apiserver.scheme.kind import Kind, accept_all
@@ -20,7 +21,7 @@ TOKEN = "a-token"
 
 @pytest.fixture(scope="session")
 def paddle_jobs() -> Kind:
-    return custom_resource.kind_from_crd(crd(), accept_all)
+    return custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all)
 
 
 @pytest.fixture

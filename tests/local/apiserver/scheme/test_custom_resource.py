@@ -3,13 +3,14 @@ from datetime import UTC, datetime
 import pytest
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.local.apiserver.printers.table import build_table
 from paddle_operator.local.apiserver.scheme import custom_resource
 from paddle_operator.local.apiserver.scheme.kind import Scale, accept_all
 from paddle_operator.local.apiserver.scheme.unstructured import nested_value, parse_json_path
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-JOBS = custom_resource.kind_from_crd(crd(), accept_all)
+JOBS = custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all)
 
 
 def test_kind_has_the_fields_of_its_crd() -> None:

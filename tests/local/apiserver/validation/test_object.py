@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddle_operator.api.crd import crd
+from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest, accept_all
@@ -15,7 +16,7 @@ from paddle_operator.local.apiserver.validation.object import normalize, unknown
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
-JOBS = custom_resource.kind_from_crd(crd(), accept_all)
+JOBS = custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all)
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -168,7 +169,7 @@ def test_kind_validates_only_if_types_are_right() -> None:
         validated.append(new)
         return [Cause("spec", "rejected", "FieldValueForbidden")]
 
-    kind = custom_resource.kind_from_crd(crd(), check)
+    kind = custom_resource.kind_from_crd(crd(PADDLE_JOB), check)
     job: Manifest = {
         "metadata": {"name": "job"},
         "spec": {"worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "a"}]}}}},

@@ -4,10 +4,13 @@ msgspec by itself stops at the first mistake, and a user who made three wants to
 """
 
 from enum import Enum
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
+
+from paddle_operator.api.definition import KindDefinition, Sp, St
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -53,6 +56,46 @@ def read(kind: type[S], written: object, path: str) -> tuple[S | None, list[str]
         elif field.required:
             complete = False
     return kind(**values) if complete else None, problems
+
+
+def read_spec(definition: KindDefinition[Sp, St], raw: bytes, name: str | None = None) -> Sp:
+    """The spec, checked together with the name if there is one. Raises InvalidSpec with everything that is wrong.
+
+    An object that the API server accepted under the present CRD is always valid; one stored before may not be.
+    """
+    try:
+        spec = _decode(definition.spec, raw)
+    except msgspec.ValidationError:
+        spec = _read_all_fields(definition.spec, raw)
+    if problems := definition.problems(spec, name):
+        raise InvalidSpec(problems)
+    return spec
+
+
+@cache
+def _cached_decoder(kind: type[msgspec.Struct]) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(kind)
+
+
+def _decode(kind: type[S], raw: bytes) -> S:
+    decoded: S = _cached_decoder(kind).decode(raw)
+    return decoded
+
+
+def _read_all_fields(kind: type[S], raw: bytes) -> S:
+    """Slower, and finds every wrong type; a null counts as absent."""
+    spec, problems = read(kind, msgspec.json.decode(raw) or {}, "spec")
+    if problems or spec is None:
+        raise InvalidSpec(problems)
+    return spec
+
+
+def read_status(definition: KindDefinition[Sp, St], raw: bytes) -> St:
+    """The status as far as it can be read; anything else counts as absent."""
+    try:
+        return _decode(definition.status, raw)
+    except msgspec.ValidationError:
+        return read(definition.status, msgspec.json.decode(raw) or {}, "status")[0] or definition.status()
 
 
 def shown(value: object) -> str:

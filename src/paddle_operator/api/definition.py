@@ -1,0 +1,74 @@
+"""What is one of our kinds? Names, types, rules and columns; CRD, decoding, reference and local API server read these."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from paddle_operator.api.rules import ImmutableField, Rule, problem
+
+Schema = dict[str, Any]
+Sp = TypeVar("Sp", bound=msgspec.Struct)
+St = TypeVar("St", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class PrinterColumn:
+    """A column of `kubectl get`."""
+
+    name: str
+    type: str
+    json_path: str
+
+
+@dataclass(frozen=True)
+class ScalePaths:
+    """Where `kubectl scale` and autoscalers find replicas and selector."""
+
+    spec_replicas: str
+    status_replicas: str
+    label_selector: str
+
+
+@dataclass(frozen=True)
+class KindDefinition(Generic[Sp, St]):
+    """One kind, in one declaration for the API server (CRD and CEL), for the operator (decoding) and for people."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    description: str
+    spec: type[Sp]
+    status: type[St]
+    columns: tuple[PrinterColumn, ...] = (PrinterColumn("Age", "date", ".metadata.creationTimestamp"),)
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    rules: tuple[Rule[Sp], ...] = ()
+    immutable: tuple[ImmutableField, ...] = ()
+    name_rules: tuple[Rule[str], ...] = ()
+    name_schema: Schema = field(default_factory=dict)  # the name rules for schemas without CEL
+    checks: tuple[Callable[[Sp], Iterable[str]], ...] = ()
+    """What the schema alone refuses, asked of an object that was stored before there was a schema."""
+    bounds: Mapping[str, Schema] = field(default_factory=dict)
+    """Schemas of lists and texts by path: an API server accepts CEL over them only where they are bounded."""
+    type_schemas: Mapping[Any, Callable[[], Schema]] = field(default_factory=dict)
+    """The schemas of types that do not describe themselves, such as `dict[str, Any]` for a pod template."""
+    old_spellings: Mapping[str, str] = field(default_factory=dict)  # accepted for an enum's value
+    scale: ScalePaths | None = None
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    def problems(self, spec: Sp, name: str | None = None) -> list[str]:
+        """Everything that is wrong with a spec whose types are right, and with the name if there is one."""
+        about_name = [problem(name, rule) for rule in self.name_rules] if name is not None else []
+        about_spec = [problem(spec, rule) for rule in self.rules]
+        checked = [each for check in self.checks for each in check(spec)]
+        return [message for message in (*about_name, *about_spec, *checked) if message]
