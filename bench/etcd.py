@@ -52,8 +52,8 @@ class Etcd:
 
     async def under(self, prefix: str, count: int = 0) -> list[Pair]:
         """What stands under a prefix that ends with a slash; all of it, or the first so many."""
-        wish = {"key": text(prefix.encode()), "range_end": text(prefix[:-1].encode() + b"0"), "limit": count}
-        return msgspec.json.decode(await self._ask("range", wish), type=Found).kvs
+        arguments = {"key": text(prefix.encode()), "range_end": text(prefix[:-1].encode() + b"0"), "limit": count}
+        return msgspec.json.decode(await self._ask("range", arguments), type=Found).kvs
 
     async def put(self, pair: Pair) -> None:
         await self._ask("put", {"key": text(pair.key), "value": text(pair.value)})
@@ -63,8 +63,8 @@ class Etcd:
         operations = [{"requestPut": {"key": text(pair.key), "value": text(pair.value)}} for pair in pairs]
         await self._ask("txn", {"success": operations})
 
-    async def _ask(self, deed: str, wish: Any) -> bytes:
-        async with self._session.post(f"/v3/kv/{deed}", data=msgspec.json.encode(wish)) as reply:
+    async def _ask(self, action: str, arguments: Any) -> bytes:
+        async with self._session.post(f"/v3/kv/{action}", data=msgspec.json.encode(arguments)) as reply:
             body = await reply.read()
             assert reply.status == 200, body.decode(errors="replace")
             return body

@@ -12,9 +12,9 @@ from collections import defaultdict
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from bench.bed import Bed, Program
-from bench.figures import Samples, note, wait_until_ready
-from bench.loads import NAMESPACE, Beds
+from bench.cluster import BenchCluster, Program
+from bench.figures import Samples, report_round, wait_until_ready
+from bench.loads import NAMESPACE, ClusterFactory
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.load import load
 from paddle_operator.kube.errors import NotFound
@@ -24,42 +24,42 @@ from testbed.ports import free_ports
 
 WAYS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut_off": signal.SIGSTOP}
 POLL_SECONDS = 0.02
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 LAST_WORD_SECONDS = 20.0
 
 
-async def failover(beds: Beds, rounds: int) -> Samples:
+async def failover(new_cluster: ClusterFactory, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
-    async with beds() as bed:
+    async with new_cluster() as cluster:
         for turn in range(rounds):
             for way, word in WAYS.items():
-                seconds = await one(bed, word)
-                note(bed, f"the leader is {way}, round {turn + 1} of {rounds}", {"seconds": seconds})
+                seconds = await one(cluster, word)
+                report_round(cluster, f"the leader is {way}, round {turn + 1} of {rounds}", {"seconds": seconds})
                 samples[f"failover_{way}"].append(seconds)
     return samples
 
 
-async def one(bed: Bed, word: signal.Signals) -> float:
+async def one(cluster: BenchCluster, word: signal.Signals) -> float:
     async with AsyncExitStack() as stack:
-        place = bed.place(NAMESPACE)
-        client = await stack.enter_async_context(Client(load(Path(place["kubeconfig"]))))
-        lease = Key(place["namespace"], LEASE)
-        first = await joined(bed, stack)
+        common = cluster.common_options(NAMESPACE)
+        client = await stack.enter_async_context(Client(load(Path(common["kubeconfig"]))))
+        lease = Key(common["namespace"], LEASE)
+        first = await start_replica(cluster, stack)
         leader = await changed_from("", client, lease)
-        await joined(bed, stack)
+        await start_replica(cluster, stack)
         began_at = time.monotonic()
         os.kill(first.pid, word)
         await changed_from(leader, client, lease)
         seconds = time.monotonic() - began_at
         if word is signal.SIGSTOP:
             os.kill(first.pid, signal.SIGCONT)
-            await asyncio.wait_for(first.ended(), LAST_WORD_SECONDS)  # it has lost the lease and must not go on
+            await asyncio.wait_for(first.wait(), LAST_WORD_SECONDS)  # it has lost the lease and must not go on
     return seconds
 
 
-async def joined(bed: Bed, stack: AsyncExitStack) -> Program:
+async def start_replica(cluster: BenchCluster, stack: AsyncExitStack) -> Program:
     (port,) = free_ports(1)
-    manager = await stack.enter_async_context(bed.manager(NAMESPACE, port))
+    manager = await stack.enter_async_context(cluster.manager(NAMESPACE, port))
     stack.callback(manager.stop)
     await asyncio.to_thread(wait_until_ready, port)
     return manager
@@ -67,7 +67,7 @@ async def joined(bed: Bed, stack: AsyncExitStack) -> Program:
 
 async def changed_from(holder: str, client: Client, lease: Key) -> str:
     """Who holds it, once it is somebody else."""
-    async with asyncio.timeout(LONGEST_SECONDS):
+    async with asyncio.timeout(MAX_SECONDS):
         while True:
             found = await held_by(client, lease)
             if found and found != holder:

@@ -1,7 +1,7 @@
-"""The figures: which programs are run for each, how often and in which order.
+"""The figures of the runtime: which programs measure each, how often and in which order.
 
-Where a figure has a ceiling, the two take turns (ours, bare, bare, ours, …), so that what disturbs the machine for a
-while disturbs both.
+Where a figure has a ceiling, both sides take turns (ours, bare, bare, ours, …), so that a disturbance of the machine
+affects both.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.bed import Bed, Program, ProgramError, Told
+from bench.cluster import BenchCluster, Figures, Program, ProgramError
 from bench.program import resident_megabytes
 from bench.programs.burst import Burst
 from bench.programs.copy import Copy
@@ -27,7 +27,7 @@ from testbed.request import send
 
 Side = Literal["ours", "bare"]
 Samples = dict[str, list[float]]
-Figure = Callable[[Bed, "Size", int], Awaitable[Samples]]
+Figure = Callable[[BenchCluster, "Size", int], Awaitable[Samples]]
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,22 @@ FIRST_POD: dict[Side, int] = {"ours": 0, "bare": 50_000}  # by number: the names
 NAMESPACES = ("idle", "create", "watch", "cache")
 
 
-async def idle(bed: Bed, _: Size, rounds: int) -> Samples:
+async def idle(cluster: BenchCluster, _: Size, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         (port,) = free_ports(1)
-        async with bed.manager("idle", port) as manager:
+        async with cluster.manager("idle", port) as manager:
             await asyncio.to_thread(wait_until_ready, port)
             await asyncio.sleep(SETTLE_SECONDS)
-            told = {"resident": resident_megabytes(manager.pid)}
+            figures = {"resident": resident_megabytes(manager.pid)}
             manager.stop()
-        note(bed, f"idle, round {turn + 1} of {rounds}", told)
-        samples["idle_resident"].append(told["resident"])
+        report_round(cluster, f"idle, round {turn + 1} of {rounds}", figures)
+        samples["idle_resident"].append(figures["resident"])
     return samples
 
 
 def wait_until_ready(port: int) -> None:
-    """Return when the caches of the operator are filled. Raises ProgramError."""
+    """Wait until the operator's caches are synced. Raises ProgramError."""
     deadline = time.monotonic() + READY_SECONDS
     while not send("GET", f"http://{LOOPBACK}:{port}/readyz").ok:
         if time.monotonic() > deadline:
@@ -77,127 +77,131 @@ def wait_until_ready(port: int) -> None:
         time.sleep(POLL_SECONDS)
 
 
-async def create(bed: Bed, size: Size, rounds: int) -> Samples:
+async def create(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        told = await created(bed, size)
-        await bed.delete_pods("create")
+        figures = await create_in_turns(cluster, size)
+        await cluster.delete_pods("create")
         for by, which in (("ours", "create"), ("bare", "create_bare")):
-            note(bed, f"create, {by}, round {turn + 1} of {rounds}", told[by])
-            samples[f"{which}_rate"].append(told[by]["rate"])
-            samples[f"{which}_cpu"].append(told[by]["cpu"])
-        samples["create_share"].append(100 * told["ours"]["rate"] / told["bare"]["rate"])
+            report_round(cluster, f"create, {by}, round {turn + 1} of {rounds}", figures[by])
+            samples[f"{which}_rate"].append(figures[by]["rate"])
+            samples[f"{which}_cpu"].append(figures[by]["cpu"])
+        samples["create_share"].append(100 * figures["ours"]["rate"] / figures["bare"]["rate"])
     return samples
 
 
-async def created(bed: Bed, size: Size) -> dict[str, Told]:
-    """What the two sides needed for as many pods each, slice by slice in turn."""
-    place, pods = bed.place("create"), size.created // size.slices
+async def create_in_turns(cluster: BenchCluster, size: Size) -> dict[str, Figures]:
+    """Figures of both sides for as many pods each, slice by slice in turns."""
+    common, pods = cluster.common_options("create"), size.created // size.slices
     sides: dict[str, Program] = {}
-    slices: dict[str, list[Told]] = {"ours": [], "bare": []}
+    slices: dict[str, list[Figures]] = {"ours": [], "bare": []}
     async with AsyncExitStack() as stack:
         for by, first in FIRST_POD.items():
-            options = Create(**place, by=by, first=first, slices=size.slices, pods=pods)
-            sides[by] = await stack.enter_async_context(bed.measuring("create", options))
-            await sides[by].told()  # it is ready
+            options = Create(**common, by=by, first=first, slices=size.slices, pods=pods)
+            sides[by] = await stack.enter_async_context(cluster.start_program("create", options))
+            await sides[by].read_figures()  # it is ready
         for turn in range(size.slices):
-            for by in turns_of(turn):
-                sides[by].go()
-                slices[by].append(await sides[by].told())
+            for by in side_order(turn):
+                sides[by].resume()
+                slices[by].append(await sides[by].read_figures())
     made = size.slices * pods
     return {
         by: {
-            "rate": made / sum(each["seconds"] for each in told),
-            "cpu": sum(each["cpu"] for each in told) / made * 1e6,
+            "rate": made / sum(each["seconds"] for each in figures),
+            "cpu": sum(each["cpu"] for each in figures) / made * 1e6,
         }
-        for by, told in slices.items()
+        for by, figures in slices.items()
     }
 
 
-async def watch(bed: Bed, size: Size, rounds: int) -> Samples:
-    await fill(bed, "watch", size.watched)
+async def watch(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
+    await fill(cluster, "watch", size.watched)
     samples: Samples = defaultdict(list)
-    place = bed.place("watch")
+    common = cluster.common_options("watch")
     ways: list[tuple[str, Patch | Burst]] = [
-        ("patch", Patch(**place, pods=size.watched, turns=size.patches)),
-        ("burst", Burst(**place, etcd=bed.etcd, pods=size.watched, turns=size.bursts)),
+        ("patch", Patch(**common, pods=size.watched, turns=size.patches)),
+        ("burst", Burst(**common, etcd=cluster.etcd, pods=size.watched, turns=size.bursts)),
     ]
     for turn in range(rounds):
-        for by in turns_of(turn):
+        for by in side_order(turn):
             for how, changes in ways:
-                told = await followed(bed, by, how, changes)
-                note(bed, f"watch, {how}, {by}, round {turn + 1} of {rounds}", told)
+                figures = await watch_in_turns(cluster, by, how, changes)
+                report_round(cluster, f"watch, {how}, {by}, round {turn + 1} of {rounds}", figures)
                 which = f"watch_{how}" if by == "ours" else f"watch_{how}_bare"
-                samples[f"{which}_cpu"].append(told["cpu"])
+                samples[f"{which}_cpu"].append(figures["cpu"])
                 if by == "ours":
-                    samples[f"{which}_rate"].append(told["rate"])
+                    samples[f"{which}_rate"].append(figures["rate"])
     return samples
 
 
-async def followed(bed: Bed, by: Side, how: str, changes: Patch | Burst) -> Told:
-    """What a follower tells after another process has made the changes. Raises ProgramError."""
+async def watch_in_turns(cluster: BenchCluster, by: Side, how: str, changes: Patch | Burst) -> Figures:
+    """Figures of a watcher while another process makes the changes. Raises ProgramError."""
     events = changes.pods * changes.turns
-    async with bed.measuring("watch", Watch(**bed.place("watch"), by=by, events=events)) as follower:
-        await follower.told()  # it is ready
-        await bed.run(how, changes)
+    async with cluster.start_program(
+        "watch", Watch(**cluster.common_options("watch"), by=by, events=events)
+    ) as follower:
+        await follower.read_figures()  # it is ready
+        await cluster.run(how, changes)
         try:
-            return await asyncio.wait_for(follower.told(), LAST_EVENT_SECONDS)
+            return await asyncio.wait_for(follower.read_figures(), LAST_EVENT_SECONDS)
         except TimeoutError:
             raise ProgramError(f"{by} had not seen {events} events {LAST_EVENT_SECONDS:.0f} s after the last") from None
 
 
-async def sync(bed: Bed, size: Size, rounds: int) -> Samples:
-    await fill(bed, "cache", size.made)
-    await copy(bed, "cache", size.made, size.synced)
+async def sync(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
+    await fill(cluster, "cache", size.made)
+    await copy(cluster, "cache", size.made, size.synced)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         for by in LISTED:
-            told = await bed.run("sync", Sync(**bed.place("cache"), by=by, pods=size.synced))
-            note(bed, f"sync, {by}, round {turn + 1} of {rounds}", told)
-            samples[f"sync_{by}_cpu"].append(told["cpu"])
+            figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), by=by, pods=size.synced))
+            report_round(cluster, f"sync, {by}, round {turn + 1} of {rounds}", figures)
+            samples[f"sync_{by}_cpu"].append(figures["cpu"])
             if by != "bare":
-                samples[f"sync_{by}_peak"].append(told["peak"])
+                samples[f"sync_{by}_peak"].append(figures["peak"])
     return samples
 
 
-async def memory(bed: Bed, size: Size, rounds: int) -> Samples:
-    """After sync, whose pods are among these; alone, it makes them all."""
-    await fill(bed, "cache", size.made)
-    await copy(bed, "cache", size.made, size.cached)
+async def memory(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
+    """Reuses the pods of sync, if that ran before."""
+    await fill(cluster, "cache", size.made)
+    await copy(cluster, "cache", size.made, size.cached)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        told = await bed.run("sync", Sync(**bed.place("cache"), by="pages", pods=size.cached))
-        note(bed, f"memory, round {turn + 1} of {rounds}", told)
-        samples["memory_cache"].append(told["cache"])
-        samples["memory_peak"].append(told["peak"])
-        samples["memory_cpu"].append(told["cpu"])
+        figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), by="pages", pods=size.cached))
+        report_round(cluster, f"memory, round {turn + 1} of {rounds}", figures)
+        samples["memory_cache"].append(figures["cache"])
+        samples["memory_peak"].append(figures["peak"])
+        samples["memory_cpu"].append(figures["cpu"])
     return samples
 
 
-async def fill(bed: Bed, purpose: str, pods: int) -> None:
-    """Have so many pods in a namespace; those that are there already count."""
-    first = bed.filled[purpose]
+async def fill(cluster: BenchCluster, purpose: str, pods: int) -> None:
+    """Fill a namespace up to this number of pods."""
+    first = cluster.filled[purpose]
     if first < pods:
-        await bed.run("fill", Fill(**bed.place(purpose), first=first, end=pods))
-        bed.filled[purpose] = pods
-        bed.progress.say(f"{pods - first:,} pods were made through the API ({bed.progress.elapsed})")
+        await cluster.run("fill", Fill(**cluster.common_options(purpose), first=first, end=pods))
+        cluster.filled[purpose] = pods
+        cluster.progress.say(f"{pods - first:,} pods created through the API ({cluster.progress.elapsed})")
 
 
-async def copy(bed: Bed, purpose: str, originals: int, pods: int) -> None:
-    """Have so many pods in a namespace, most of them copies."""
-    first = bed.filled[purpose]
-    await bed.run("copy", Copy(**bed.place(purpose), etcd=bed.etcd, originals=originals, first=first, end=pods))
-    bed.filled[purpose] = pods
-    bed.progress.say(f"{pods - first:,} pods were copied in etcd ({bed.progress.elapsed})")
+async def copy(cluster: BenchCluster, purpose: str, originals: int, pods: int) -> None:
+    """Fill a namespace up to this number of pods, most of them copied in etcd."""
+    first = cluster.filled[purpose]
+    await cluster.run(
+        "copy", Copy(**cluster.common_options(purpose), etcd=cluster.etcd, originals=originals, first=first, end=pods)
+    )
+    cluster.filled[purpose] = pods
+    cluster.progress.say(f"{pods - first:,} pods copied in etcd ({cluster.progress.elapsed})")
 
 
-def turns_of(number: int) -> tuple[Side, Side]:
-    """Who goes first in a round: each as often as the other."""
+def side_order(number: int) -> tuple[Side, Side]:
+    """The order of both sides in a round: each is first as often as the other."""
     return ("bare", "ours") if number % 2 else ("ours", "bare")
 
 
-def note(bed: Bed, what: str, told: Told) -> None:
-    bed.progress.say(f"{what}: {', '.join(f'{name} {number(value)}' for name, value in told.items())}")
+def report_round(cluster: BenchCluster, what: str, figures: Figures) -> None:
+    cluster.progress.say(f"{what}: {', '.join(f'{name} {number(value)}' for name, value in figures.items())}")
 
 
 FIGURES: dict[str, tuple[Figure, int]] = {

@@ -1,6 +1,6 @@
 """The jobs of a load: how many, of how many pods, and the pods that the operator makes of them.
 
-A template has ten variables and asks for nothing, so that ten nodes have room for all of its pods at once.
+A template has ten variables and no resource requests, so that ten nodes have room for all pods.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from paddle_operator.plan.metadata import MAIN_CONTAINER
 from paddle_operator.plan.pod_builder import PodBuilder
 
 VARIABLES = 10
-WORKERS = "*-worker-*"  # the pods that end by themselves: parameter servers never do
+WORKERS = "*-worker-*"  # the pods that exit by themselves; parameter servers never do
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -36,12 +36,12 @@ class Shape(msgspec.Struct, frozen=True):
         return self.jobs * self.pods_per_job
 
     @property
-    def few(self) -> "Shape":
-        """To see whether it runs at all."""
+    def quick(self) -> "Shape":
+        """A small load, to check that the benchmark runs."""
         return Shape(min(self.jobs, 3), min(self.workers, 5), self.servers)
 
 
-def a_job(namespace: str, name: str, shape: Shape, policies: Manifest | None = None) -> Manifest:
+def make_job(namespace: str, name: str, shape: Shape, policies: Manifest | None = None) -> Manifest:
     roles = {"ps": shape.servers, "worker": shape.workers}
     return {
         "apiVersion": API_VERSION,
@@ -55,8 +55,8 @@ def a_job(namespace: str, name: str, shape: Shape, policies: Manifest | None = N
     }
 
 
-def pods_of(job: Job) -> Iterator[Manifest]:
-    """As the operator writes them."""
+def build_pods(job: Job) -> Iterator[Manifest]:
+    """The pods that the operator would create."""
     assert job.spec
     for role, wanted in job.spec.roles.items():
         maker = PodBuilder(job, role, wanted)

@@ -52,29 +52,29 @@ async def local(progress: Progress, rounds: int) -> Samples:
         path = Path(folder) / "job.yaml"
         path.write_text(yaml.safe_dump(job()))
         for turn in range(rounds):
-            script, ours = await timed(by_script()), await timed(by_command(folder, path))
-            told = {"script": script, "paddlejob": ours, "overhead": ours - script}
-            told |= await of_a_cluster(folder)
-            for name, value in told.items():
+            script, ours = await time_awaitable(run_script()), await time_awaitable(run_paddlejob(folder, path))
+            figures = {"script": script, "paddlejob": ours, "overhead": ours - script}
+            figures |= await measure_cluster(folder)
+            for name, value in figures.items():
                 samples[f"local_{name}"].append(value)
-            figures = ", ".join(f"{name} {number(value)}" for name, value in told.items())
-            progress.say(f"local, round {turn + 1} of {rounds}: {figures}")
+            text = ", ".join(f"{name} {number(value)}" for name, value in figures.items())
+            progress.say(f"local, round {turn + 1} of {rounds}: {text}")
     return samples
 
 
-async def timed(work: Any) -> float:
+async def time_awaitable(awaitable: Any) -> float:
     began_at = time.monotonic()
-    await work
+    await awaitable
     return time.monotonic() - began_at
 
 
-async def by_script() -> None:
+async def run_script() -> None:
     line = " & ".join([f"'{sys.executable}' -c '{PROGRAM}'"] * PROCESSES)
-    await done(await asyncio.create_subprocess_exec("sh", "-c", f"{line} & wait"))
+    await wait_success(await asyncio.create_subprocess_exec("sh", "-c", f"{line} & wait"))
 
 
-async def by_command(folder: str, path: Path) -> None:
-    await done(await paddlejob(folder, "run", str(path), "--python", sys.executable))
+async def run_paddlejob(folder: str, path: Path) -> None:
+    await wait_success(await paddlejob(folder, "run", str(path), "--python", sys.executable))
 
 
 async def paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
@@ -87,31 +87,31 @@ async def paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
     )
 
 
-async def done(process: asyncio.subprocess.Process) -> None:
+async def wait_success(process: asyncio.subprocess.Process) -> None:
     if code := await process.wait():
         raise RuntimeError(f"the process ended with {code}")
 
 
-async def of_a_cluster(folder: str) -> dict[str, float]:
+async def measure_cluster(folder: str) -> dict[str, float]:
     """Memory of a cluster that runs, and how many small objects a second its API server takes from another process."""
-    await done(await paddlejob(folder, "up"))
-    running = announced(folder)
+    await wait_success(await paddlejob(folder, "up"))
+    running = read_cluster_file(folder)
     try:
         resident = resident_megabytes(running["pid"])
         async with Client(PlainConnection(running["url"], running["token"]), in_flight=IN_FLIGHT) as client:
-            rate = await creates_a_second(client)
+            rate = await measure_creates_per_second(client)
     finally:
         os.kill(running["pid"], signal.SIGTERM)
-        await done(await paddlejob(folder, "down", "--purge"))
+        await wait_success(await paddlejob(folder, "down", "--purge"))
     return {"resident": resident, "creates": rate}
 
 
-def announced(folder: str) -> dict[str, Any]:
+def read_cluster_file(folder: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(Path(folder, "state/cluster.json").read_bytes())
     return found
 
 
-async def creates_a_second(client: Client) -> float:
+async def measure_creates_per_second(client: Client) -> float:
     numbers = iter(range(OBJECTS))
 
     async def create() -> None:

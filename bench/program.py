@@ -1,7 +1,7 @@
-"""What every program of a bench shares: its options, its end, its load, and its own CPU time and memory.
+"""What all benchmark programs share: options, exit, concurrency, and reading CPU time and memory.
 
-A program gets its options as one JSON argument and tells its figures as lines of JSON. It ends when it is finished,
-when its starter is gone (the end of standard input, the one notice that even SIGKILL gives), or at its deadline.
+A program gets its options as one JSON argument and prints its figures as lines of JSON. It exits when it is finished,
+at its deadline, or when its parent is gone: EOF on standard input, the only notice that even SIGKILL gives.
 """
 
 import asyncio
@@ -29,59 +29,59 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
 
 
-class Starter:
-    """The process that started us, at the other end of standard input."""
+class ParentProcess:
+    """The parent process, at the other end of standard input."""
 
-    def __init__(self, leave: Callable[[], object]) -> None:
-        self._leave = leave
-        self._words = asyncio.Semaphore(0)
+    def __init__(self, on_parent_exit: Callable[[], object]) -> None:
+        self._on_parent_exit = on_parent_exit
+        self._signals = asyncio.Semaphore(0)
 
-    async def word(self) -> None:
-        """Wait until it says that we may go on."""
-        await self._words.acquire()
+    async def wait_for_signal(self) -> None:
+        """Wait until the parent signals to continue."""
+        await self._signals.acquire()
 
-    def hear(self) -> None:
+    def read_signals(self) -> None:
         said = os.read(sys.stdin.fileno(), 100)
         for _ in said:
-            self._words.release()
+            self._signals.release()
         if not said:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            self._leave()
+            self._on_parent_exit()
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
-Work = Callable[[O, Starter], Coroutine[Any, Any, None]]
+LoadResult = Callable[[O, ParentProcess], Coroutine[Any, Any, None]]
 
 
-def run(options: type[O], work: Work[O]) -> None:
-    """Be a program: do the work with the options that were given on the command line."""
-    uvloop.run(_work_until_left(work, msgspec.json.decode(sys.argv[1], type=options)))
+def run(options: type[O], result: LoadResult[O]) -> None:
+    """Run a program's work with the options of the command line."""
+    uvloop.run(_work_until_left(result, msgspec.json.decode(sys.argv[1], type=options)))
 
 
-async def _work_until_left(work: Work[O], asked: O) -> None:
+async def _work_until_left(result: LoadResult[O], arguments: O) -> None:
     leaving = asyncio.Event()
-    starter = Starter(leaving.set)
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), starter.hear)
-    task, left = asyncio.ensure_future(work(asked, starter)), asyncio.ensure_future(leaving.wait())
+    parent = ParentProcess(leaving.set)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), parent.read_signals)
+    task, left = asyncio.ensure_future(result(arguments, parent)), asyncio.ensure_future(leaving.wait())
     await asyncio.wait((task, left), timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
-        sys.exit("left before everything was measured")
+        sys.exit("the parent exited before everything was measured")
     left.cancel()
     await task
 
 
-def tell(**figures: float) -> None:
+def print_figures(**figures: float) -> None:
     print(msgspec.json.encode(figures).decode(), flush=True)
 
 
-def client_of(options: Options, user_agent: str = "paddle-operator") -> Client:
-    """A client as the operator has it: from a kubeconfig, by token, over TLS."""
+def make_client(options: Options, user_agent: str = "paddle-operator") -> Client:
+    """A client as the operator has it: kubeconfig, token, TLS."""
     return Client(load.load(Path(options.kubeconfig)), in_flight=IN_FLIGHT, user_agent=user_agent)
 
 
 @asynccontextmanager
-async def bare_session(options: Options) -> AsyncIterator[aiohttp.ClientSession]:
-    """The same server, user and TLS with nothing but aiohttp in between."""
+async def aiohttp_session(options: Options) -> AsyncIterator[aiohttp.ClientSession]:
+    """A bare aiohttp session with the same server, user and TLS."""
     connection = load.load(Path(options.kubeconfig))
     context = await connection.tls()
     assert context, "the control plane of the tests speaks TLS"
@@ -94,17 +94,17 @@ async def bare_session(options: Options) -> AsyncIterator[aiohttp.ClientSession]
         yield session
 
 
-async def each(numbers: Iterable[int], deed: Callable[[int], Awaitable[Any]]) -> None:
-    """Do it for every number, IN_FLIGHT at a time."""
+async def run_concurrently(numbers: Iterable[int], action: Callable[[int], Awaitable[Any]]) -> None:
+    """Run the action for every number, IN_FLIGHT at a time."""
     waiting = iter(numbers)
 
-    async def work() -> None:
+    async def result() -> None:
         for number in waiting:
-            await deed(number)
+            await action(number)
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(IN_FLIGHT):
-            workers.create_task(work())
+            workers.create_task(result())
 
 
 def resident_megabytes(process: int | str = "self") -> float:
@@ -113,13 +113,13 @@ def resident_megabytes(process: int | str = "self") -> float:
 
 
 def peak_megabytes(process: int | str = "self") -> float:
-    """Not ru_maxrss: Linux hands that down from the process that started us."""
+    """Not ru_maxrss, which a process inherits from its parent on Linux."""
     status = Path(f"/proc/{process}/status").read_text()
     kibibytes = int(status.partition("VmHWM:")[2].split()[0])
     return kibibytes * 1024 / MEGABYTE
 
 
 def cpu_seconds(process: int) -> float:
-    """What another process has used so far, by itself and in the kernel."""
+    """User and system CPU time of another process."""
     after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")

@@ -4,7 +4,7 @@ That is how a follower sees a large cluster, whose pods thousands of kubelets re
 """
 
 from bench.etcd import Etcd
-from bench.program import Options, Starter, each, run, tell
+from bench.program import Options, ParentProcess, print_figures, run, run_concurrently
 
 
 class Burst(Options, frozen=True, kw_only=True):
@@ -13,12 +13,12 @@ class Burst(Options, frozen=True, kw_only=True):
     turns: int
 
 
-async def burst(asked: Burst, _: Starter) -> None:
-    async with Etcd.at(asked.etcd) as etcd:
-        stored = await etcd.pods(asked.namespace, asked.pods)
-        for _turn in range(asked.turns):
-            await each(range(asked.pods), lambda number: etcd.put(stored[number]))
-    tell(events=asked.pods * asked.turns)
+async def burst(arguments: Burst, _: ParentProcess) -> None:
+    async with Etcd.at(arguments.etcd) as etcd:
+        stored = await etcd.pods(arguments.namespace, arguments.pods)
+        for _turn in range(arguments.turns):
+            await run_concurrently(range(arguments.pods), lambda number: etcd.put(stored[number]))
+    print_figures(events=arguments.pods * arguments.turns)
 
 
 if __name__ == "__main__":

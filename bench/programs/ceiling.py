@@ -12,8 +12,17 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 
-from bench.jobs import Shape, a_job, pods_of
-from bench.program import IN_FLIGHT, Options, Starter, bare_session, client_of, each, run, tell
+from bench.jobs import Shape, build_pods, make_job
+from bench.program import (
+    IN_FLIGHT,
+    Options,
+    ParentProcess,
+    aiohttp_session,
+    make_client,
+    print_figures,
+    run,
+    run_concurrently,
+)
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
@@ -24,23 +33,23 @@ class Ceiling(Options, frozen=True, kw_only=True):
     submitted: bool = False  # while the pods are made, and not before
 
 
-async def ceiling(asked: Ceiling, starter: Starter) -> None:
-    path = PODS.path(namespace=asked.namespace)
-    async with bare_session(asked) as session, client_of(asked, "submitter") as client:
-        jobs = Jobs(client, asked)
-        await each(range(asked.shape.jobs), jobs.prepare)
-        if not asked.submitted:
+async def ceiling(arguments: Ceiling, parent: ParentProcess) -> None:
+    path = PODS.path(namespace=arguments.namespace)
+    async with aiohttp_session(arguments) as session, make_client(arguments, "submitter") as client:
+        jobs = Jobs(client, arguments)
+        await run_concurrently(range(arguments.shape.jobs), jobs.prepare)
+        if not arguments.submitted:
             await jobs.submit()
         await opened(session, path)
-        tell(ready=1)
-        await starter.word()
+        print_figures(ready=1)
+        await parent.wait_for_signal()
         began_at = time.monotonic()
-        async with asyncio.TaskGroup() as work:
-            if asked.submitted:
-                work.create_task(jobs.submit())
+        async with asyncio.TaskGroup() as result:
+            if arguments.submitted:
+                result.create_task(jobs.submit())
             for _ in range(IN_FLIGHT):
-                work.create_task(create(session, path, jobs))
-        tell(rate=asked.shape.pods / (time.monotonic() - began_at))
+                result.create_task(create(session, path, jobs))
+        print_figures(rate=arguments.shape.pods / (time.monotonic() - began_at))
 
 
 async def opened(session: aiohttp.ClientSession, path: str) -> None:
@@ -50,7 +59,7 @@ async def opened(session: aiohttp.ClientSession, path: str) -> None:
         async with session.get(path, params={"limit": "1"}) as reply:
             await reply.read()
 
-    await each(range(100), read)
+    await run_concurrently(range(100), read)
 
 
 async def create(session: aiohttp.ClientSession, path: str, jobs: "Jobs") -> None:
@@ -63,9 +72,9 @@ async def create(session: aiohttp.ClientSession, path: str, jobs: "Jobs") -> Non
 class Jobs:
     """What is to be submitted, and the pods of those that have been."""
 
-    def __init__(self, client: Client, asked: Ceiling) -> None:
+    def __init__(self, client: Client, arguments: Ceiling) -> None:
         self._client = client
-        self._namespace, self._shape = asked.namespace, asked.shape
+        self._namespace, self._shape = arguments.namespace, arguments.shape
         self._ready: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def prepare(self, number: int) -> None:
@@ -73,7 +82,7 @@ class Jobs:
         await self._client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
     async def submit(self) -> None:
-        await each(range(self._shape.jobs), self._send)
+        await run_concurrently(range(self._shape.jobs), self._send)
         for _ in range(IN_FLIGHT):
             self._ready.put_nowait(None)
 
@@ -82,8 +91,8 @@ class Jobs:
             yield body
 
     async def _send(self, number: int) -> None:
-        stored = await self._client.create(PADDLE_JOBS, a_job(self._namespace, f"bare-{number}", self._shape))
-        for pod in pods_of(job_view(stored)):
+        stored = await self._client.create(PADDLE_JOBS, make_job(self._namespace, f"bare-{number}", self._shape))
+        for pod in build_pods(job_view(stored)):
             self._ready.put_nowait(msgspec.json.encode(pod))
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from bench.pods import worker
-from bench.program import Options, Starter, bare_session, client_of, each, run, tell
+from bench.program import Options, ParentProcess, aiohttp_session, make_client, print_figures, run, run_concurrently
 from paddle_operator.kube.objects import PODS
 
 WARM_UP = 200  # opens the connections
@@ -28,47 +28,47 @@ class Create(Options, frozen=True, kw_only=True):
     pods: int  # in each slice
 
 
-async def create(asked: Create, starter: Starter) -> None:
+async def create(arguments: Create, parent: ParentProcess) -> None:
     """A slice whenever we are told to go on: meanwhile the other side waits, and we wait while it works."""
-    after_warm_up = asked.first + WARM_UP
-    end = after_warm_up + asked.slices * asked.pods
-    async with {"ours": ours, "bare": bare}[asked.by](asked, range(asked.first, end)) as deed:
-        await each(range(asked.first, after_warm_up), deed)
+    after_warm_up = arguments.first + WARM_UP
+    end = after_warm_up + arguments.slices * arguments.pods
+    async with {"ours": ours, "bare": measure_bare}[arguments.by](arguments, range(arguments.first, end)) as action:
+        await run_concurrently(range(arguments.first, after_warm_up), action)
         gc.collect()
         gc.freeze()  # as the manager does when its caches are filled
-        tell(ready=1)
-        for first in range(after_warm_up, end, asked.pods):
-            await starter.word()
+        print_figures(ready=1)
+        for first in range(after_warm_up, end, arguments.pods):
+            await parent.wait_for_signal()
             began_at, cpu = time.monotonic(), time.process_time()
-            await each(range(first, first + asked.pods), deed)
-            tell(cpu=time.process_time() - cpu, seconds=time.monotonic() - began_at)
+            await run_concurrently(range(first, first + arguments.pods), action)
+            print_figures(cpu=time.process_time() - cpu, seconds=time.monotonic() - began_at)
 
 
 @asynccontextmanager
-async def ours(asked: Create, numbers: range) -> AsyncIterator[Deed]:
+async def ours(arguments: Create, numbers: range) -> AsyncIterator[Deed]:
     """From a manifest to the object as stored."""
-    manifests = {number: worker(asked.namespace, number) for number in numbers}
-    async with client_of(asked) as client:
+    manifests = {number: worker(arguments.namespace, number) for number in numbers}
+    async with make_client(arguments) as client:
 
-        async def deed(number: int) -> None:
+        async def action(number: int) -> None:
             await client.create(PODS, manifests[number])
 
-        yield deed
+        yield action
 
 
 @asynccontextmanager
-async def bare(asked: Create, numbers: range) -> AsyncIterator[Deed]:
+async def measure_bare(arguments: Create, numbers: range) -> AsyncIterator[Deed]:
     """From bytes to bytes: what cannot be had for less with aiohttp."""
-    bodies = {number: msgspec.json.encode(worker(asked.namespace, number)) for number in numbers}
-    path = PODS.path(namespace=asked.namespace)
-    async with bare_session(asked) as session:
+    bodies = {number: msgspec.json.encode(worker(arguments.namespace, number)) for number in numbers}
+    path = PODS.path(namespace=arguments.namespace)
+    async with aiohttp_session(arguments) as session:
 
-        async def deed(number: int) -> None:
+        async def action(number: int) -> None:
             async with session.post(path, data=bodies[number]) as reply:
                 assert reply.status == 201, await reply.text()
                 await reply.read()
 
-        yield deed
+        yield action
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from bench.jobs import Shape, a_job
-from bench.program import Options, Starter, client_of, each, run, tell
+from bench.jobs import Shape, make_job
+from bench.program import Options, ParentProcess, make_client, print_figures, run, run_concurrently
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.job_view import PADDLE_JOBS
@@ -15,21 +15,21 @@ class Finish(Options, frozen=True, kw_only=True):
     jobs: int
 
 
-async def finish(asked: Finish, _: Starter) -> None:
+async def finish(arguments: Finish, _: ParentProcess) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     counts = {"replicas": 2, "succeeded": 2}
     status = {"phase": Phase.COMPLETED, "completionTime": now, "startTime": now, "ready": "2/2", "worker": counts}
-    async with client_of(asked, "submitter") as client:
+    async with make_client(arguments, "submitter") as client:
 
         async def make(number: int) -> None:
             name = f"done-{number}"
-            await client.create(PADDLE_JOBS, a_job(asked.namespace, name, Shape(jobs=1, workers=2)))
-            await client.merge(PADDLE_JOBS, Key(asked.namespace, name), {"status": status}, subresource="status")
+            await client.create(PADDLE_JOBS, make_job(arguments.namespace, name, Shape(jobs=1, workers=2)))
+            await client.merge(PADDLE_JOBS, Key(arguments.namespace, name), {"status": status}, subresource="status")
             if number % TELL_EVERY == 0:
-                tell(pods=number)
+                print_figures(pods=number)
 
-        await each(range(asked.jobs), make)
-    tell(pods=asked.jobs)
+        await run_concurrently(range(arguments.jobs), make)
+    print_figures(pods=arguments.jobs)
 
 
 if __name__ == "__main__":

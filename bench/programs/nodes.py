@@ -1,7 +1,7 @@
 """Ten hollow nodes: they run pods as soon as those are bound to them, and workers end well some seconds later."""
 
 from bench.jobs import WORKERS
-from bench.program import Options, Starter, client_of, run, tell
+from bench.program import Options, ParentProcess, make_client, print_figures, run
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 
@@ -16,17 +16,17 @@ class Nodes(Options, frozen=True, kw_only=True):
     fails_once: str = ""  # a pod whose first life ends with FAILURE
 
 
-async def nodes(asked: Nodes, starter: Starter) -> None:
+async def nodes(arguments: Nodes, parent: ParentProcess) -> None:
     """Until it is told to go."""
     async with (
-        client_of(asked, "kubelet") as client,
-        HollowNodes(client, count=COUNT, pods=asked.pods // COUNT + 1) as hollow,
+        make_client(arguments, "kubelet") as client,
+        HollowNodes(client, count=COUNT, pods=arguments.pods // COUNT + 1) as hollow,
     ):
-        hollow.script(WORKERS, exits(0, after=asked.exits_after))
-        if asked.fails_once:
-            hollow.script(asked.fails_once, exits(FAILURE, after=FAILS_AFTER_SECONDS), times=1)
-        tell(ready=1)
-        await starter.word()
+        hollow.script(WORKERS, exits(0, after=arguments.exits_after))
+        if arguments.fails_once:
+            hollow.script(arguments.fails_once, exits(FAILURE, after=FAILS_AFTER_SECONDS), times=1)
+        print_figures(ready=1)
+        await parent.wait_for_signal()
 
 
 if __name__ == "__main__":

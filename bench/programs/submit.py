@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from bench.jobs import Shape, a_job
-from bench.program import Options, Starter, client_of, each, run, tell
+from bench.jobs import Shape, make_job
+from bench.program import Options, ParentProcess, make_client, print_figures, run, run_concurrently
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.informer import Informer
@@ -34,11 +34,11 @@ class Phased(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Told(Object, frozen=True):
+class Figures(Object, frozen=True):
     status: Phased = Phased()
 
 
-TOLD_JOBS = Resource(PADDLE_JOBS.prefix, PADDLE_JOBS.plural, Told)
+TOLD_JOBS = Resource(PADDLE_JOBS.prefix, PADDLE_JOBS.plural, Figures)
 
 
 @dataclass
@@ -47,13 +47,13 @@ class Submission:
 
     client: Client
     namespace: str
-    informer: Informer[Told, Told]
+    informer: Informer[Figures, Figures]
     heard: asyncio.Event
     sent: int = 0
 
     async def send(self, name: str, shape: Shape, policies: Manifest | None = None) -> None:
         self.sent += 1
-        await self.client.create(TOLD_JOBS, a_job(self.namespace, name, shape, policies))
+        await self.client.create(TOLD_JOBS, make_job(self.namespace, name, shape, policies))
 
     def in_phase(self, phase: Phase) -> int:
         ours = (job for job in self.informer.store if job.key.name.startswith((LARGE_PREFIX, SMALL_PREFIX)))
@@ -78,28 +78,28 @@ class Submission:
             return bool((await anext(pages)).items)
 
 
-async def submit(asked: Submit, starter: Starter) -> None:
-    async with client_of(asked, "submitter") as client:
-        informer: Informer[Told, Told] = Informer(client, TOLD_JOBS, Scope(asked.namespace))
-        submission = Submission(client, asked.namespace, informer, asyncio.Event())
+async def submit(arguments: Submit, parent: ParentProcess) -> None:
+    async with make_client(arguments, "submitter") as client:
+        informer: Informer[Figures, Figures] = Informer(client, TOLD_JOBS, Scope(arguments.namespace))
+        submission = Submission(client, arguments.namespace, informer, asyncio.Event())
         informer.store.listen(lambda *_: submission.heard.set())
         following = asyncio.ensure_future(informer.run())
         await informer.wait_synced()
         # The API server compiles the CRD's rules for the first job that it sees, which takes it a second or two.
-        await client.create(TOLD_JOBS, a_job(asked.namespace, "first", asked.shape), dry_run=True)
-        tell(ready=1)
-        await starter.word()
+        await client.create(TOLD_JOBS, make_job(arguments.namespace, "first", arguments.shape), dry_run=True)
+        print_figures(ready=1)
+        await parent.wait_for_signal()
         began_at = time.monotonic()
-        await each(
-            range(asked.shape.jobs),
-            lambda number: submission.send(f"{LARGE_PREFIX}-{number}", asked.shape, asked.policies),
+        await run_concurrently(
+            range(arguments.shape.jobs),
+            lambda number: submission.send(f"{LARGE_PREFIX}-{number}", arguments.shape, arguments.policies),
         )
-        if asked.every_seconds is not None:
-            await send_small_ones(submission, asked.every_seconds)
+        if arguments.every_seconds is not None:
+            await send_small_ones(submission, arguments.every_seconds)
         await submission.until_all_succeeded()
-        tell(done=time.monotonic() - began_at)
+        print_figures(done=time.monotonic() - began_at)
         await submission.until_no_pod_is_left()
-        tell(cleaned=time.monotonic() - began_at)
+        print_figures(cleaned=time.monotonic() - began_at)
         following.cancel()
         await asyncio.wait((following,))
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import aiohttp
 
-from bench.program import Options, Starter, bare_session, client_of, run, tell
+from bench.program import Options, ParentProcess, aiohttp_session, make_client, print_figures, run
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Added, Deleted, Modified
@@ -37,7 +37,7 @@ class Meter:
         gc.collect()
         gc.freeze()  # as the manager does when its caches are filled
         self._cpu = time.process_time()
-        tell(ready=1)
+        print_figures(ready=1)
 
     def count(self) -> None:
         if not self._seen:
@@ -46,32 +46,32 @@ class Meter:
         if self._seen == self._events:
             self.finished.set()
 
-    def tell(self) -> None:
+    def print_figures(self) -> None:
         cpu, seconds = time.process_time() - self._cpu, time.monotonic() - self._first_at
-        tell(cpu=cpu / self._seen * 1e6, rate=self._seen / seconds)
+        print_figures(cpu=cpu / self._seen * 1e6, rate=self._seen / seconds)
 
 
-async def ours(asked: Watch) -> None:
+async def ours(arguments: Watch) -> None:
     """Decode, project, store, index by owner, add the job to the queue; and a worker that takes it from there."""
-    meter = Meter(asked.events)
-    async with client_of(asked) as client:
-        informer = Informer(client, PODS, Scope(asked.namespace), project=pod_view)
+    meter = Meter(arguments.events)
+    async with make_client(arguments) as client:
+        informer = Informer(client, PODS, Scope(arguments.namespace), project=pod_view)
         informer.store.index(lambda pod: (pod.owner_uid,))
         queue: Queue[str] = Queue("bench")
 
-        def hear(old: PodView | None, new: PodView | None, lane: Priority) -> None:
+        def on_change(old: PodView | None, new: PodView | None, lane: Priority) -> None:
             pod = new or old
             assert pod
             queue.add(pod.owner_uid, lane)
             if lane is Priority.LIVE:
                 meter.count()
 
-        informer.store.listen(hear)
+        informer.store.listen(on_change)
         tasks = [asyncio.ensure_future(informer.run()), asyncio.ensure_future(take_all(queue))]
         await informer.wait_synced()
         meter.begin()
         await meter.finished.wait()
-        meter.tell()
+        meter.print_figures()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -82,18 +82,18 @@ async def take_all(queue: Queue[str]) -> None:
         queue.done(await queue.take())
 
 
-async def bare(asked: Watch) -> None:
+async def measure_bare(arguments: Watch) -> None:
     """Read lines, decode them into the same Structs, and forget them."""
-    meter = Meter(asked.events)
-    path = PODS.path(namespace=asked.namespace)
-    async with bare_session(asked) as session:
+    meter = Meter(arguments.events)
+    path = PODS.path(namespace=arguments.namespace)
+    async with aiohttp_session(arguments) as session:
         async with session.get(path, params={"limit": "1"}) as reply:
             since = PODS.page.decode(await reply.read()).metadata.resource_version
         meter.begin()
         while not meter.finished.is_set():  # the server cuts off who is too slow for a while
             async with session.get(path, params={"watch": "true", "resourceVersion": since}) as reply:
                 since = await read(reply, meter, since)
-    meter.tell()
+    meter.print_figures()
 
 
 async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
@@ -109,8 +109,8 @@ async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
     return since
 
 
-async def watch(asked: Watch, _: Starter) -> None:
-    await {"ours": ours, "bare": bare}[asked.by](asked)
+async def watch(arguments: Watch, _: ParentProcess) -> None:
+    await {"ours": ours, "bare": measure_bare}[arguments.by](arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A control plane to measure on, and the programs that run beside it: nobody else is at work there, and all of it ends.
+"""A control plane to measure on, and the programs that run beside it.
 
-On a quiet bed the controller manager and the scheduler are stopped once the namespaces are there: on two cores their
-work on every pod would be measured along, and the garbage collector would take pods whose owner and node were never
-made. On a live one they are at work, since a load is measured with all that a pod costs a cluster.
+On a quiet cluster the controller manager and the scheduler are stopped once the namespaces exist: on two cores their
+work on every pod would be measured, too, and the garbage collector would delete pods whose owner and node were never
+created. On a live cluster they run, since a load is measured with everything that a pod costs.
 """
 
 import asyncio
@@ -28,48 +28,48 @@ from testbed.request import RequestError, send
 
 CHECKOUT = Path(__file__).parent.parent
 CRD_NAME = f"{PLURAL}.{GROUP}"
-END_SECONDS = 5.0
-LEADS_SECONDS = 100.0
-DELETE_TRIES = 5  # many pods may take longer than a request may; each try goes on with those that are left
+EXIT_TIMEOUT_SECONDS = 5.0
+LEADER_TIMEOUT_SECONDS = 100.0
+DELETE_TRIES = 5  # deleting many pods may exceed the request timeout; each try continues with the remaining ones
 
-Told = dict[str, float]
+Figures = dict[str, float]
 
 
 class ProgramError(RuntimeError):
-    """A program ended without its figures; what it had to say is on standard error."""
+    """A program ended without its figures; its own message is on standard error."""
 
 
 class Program:
-    """A process that tells lines of figures."""
+    """A process that prints figures as lines of JSON."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.pid = process.pid
         self._name = name
         self._process = process
 
-    async def told(self) -> Told:
-        """The next line. Raises ProgramError where there is none."""
+    async def read_figures(self) -> Figures:
+        """Read the next line. Raises ProgramError at EOF."""
         assert self._process.stdout
         line = await self._process.stdout.readline()
         if not line:
             raise ProgramError(f"the program {self._name} ended with code {await self._process.wait()} and no figure")
-        return msgspec.json.decode(line, type=Told)
+        return msgspec.json.decode(line, type=Figures)
 
-    def go(self) -> None:
-        """Tell it to go on."""
+    def resume(self) -> None:
+        """Signal the program to continue."""
         assert self._process.stdin
         self._process.stdin.write(b".")
 
     def stop(self) -> None:
-        """Ask it to end, unless it has."""
+        """Send SIGTERM unless the program has exited."""
         with suppress(ProcessLookupError):
             self._process.terminate()
 
-    async def ended(self) -> None:
+    async def wait(self) -> None:
         await self._process.wait()
 
 
-class Bed:
+class BenchCluster:
     def __init__(self, control_plane: ControlPlane, progress: Progress) -> None:
         self.progress = progress
         self.filled: Counter[str] = Counter()  # pods by the namespace's purpose
@@ -77,24 +77,28 @@ class Bed:
         self._namespaces: dict[str, str] = {}
 
     @classmethod
-    async def quiet(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
-        """With a namespace for each purpose, and with nobody but the API server and etcd left."""
-        bed = cls(control_plane, progress)
-        await bed._furnish(namespaces)
+    async def create_quiet(
+        cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress
+    ) -> "BenchCluster":
+        """A cluster with a namespace per purpose, of which only the API server and etcd run."""
+        cluster = cls(control_plane, progress)
+        await cluster._create_namespaces(namespaces)
         await control_plane.scheduler.stop()
         await control_plane.controller_manager.stop()
-        return bed
+        return cluster
 
     @classmethod
-    async def live(cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress) -> "Bed":
-        """With a namespace for each purpose, and with everybody at work; the garbage collector knows our kind."""
-        bed = cls(control_plane, progress)
-        await bed._furnish(namespaces)
+    async def create_live(
+        cls, control_plane: ControlPlane, namespaces: Sequence[str], progress: Progress
+    ) -> "BenchCluster":
+        """A cluster with a namespace per purpose and all components running; the garbage collector knows our kind."""
+        cluster = cls(control_plane, progress)
+        await cluster._create_namespaces(namespaces)
         await control_plane.controller_manager.kill()  # it looks for new kinds only every 30 s
         await control_plane.controller_manager.start()
-        return bed
+        return cluster
 
-    async def _furnish(self, namespaces: Sequence[str]) -> None:
+    async def _create_namespaces(self, namespaces: Sequence[str]) -> None:
         crd = CHECKOUT / "deploy" / "v1" / "crd.yaml"
         await self._control_plane.kubectl("apply", "--server-side", "-f", str(crd))
         for purpose in namespaces:
@@ -104,45 +108,45 @@ class Bed:
     def audit(self) -> AuditLog:
         return self._control_plane.audit
 
-    def place(self, purpose: str, user: str = "tester-0") -> dict[str, Any]:
-        """The options that every program has. Not the administrator, whom the API server never makes wait."""
+    def common_options(self, purpose: str, user: str = "tester-0") -> dict[str, Any]:
+        """The options of every program. The user is not an administrator, whom the API server never throttles."""
         kubeconfig = self._control_plane.kubeconfig_for(user)
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
     def manager(
         self, purpose: str, port: int, user: str = "tester-0", metrics_port: int = 0
     ) -> AbstractAsyncContextManager[Program]:
-        """The operator as its users run it, with its probes on that port of the loopback address."""
-        place = self.place(purpose, user)
-        return self.started(
+        """Run the operator as users do, with its probes on this port of the loopback address."""
+        common = self.common_options(purpose, user)
+        return self.start_process(
             "paddle_operator.manager",
-            f"--kubeconfig={place['kubeconfig']}",
-            f"--namespace={place['namespace']}",
+            f"--kubeconfig={common['kubeconfig']}",
+            f"--namespace={common['namespace']}",
             "--leader-elect",
-            f"--leader-election-namespace={place['namespace']}",
+            f"--leader-election-namespace={common['namespace']}",
             f"--health-probe-bind-address={LOOPBACK}:{port}",
             f"--metrics-bind-address={LOOPBACK}:{metrics_port}",
             "--log-level=warning",
         )
 
-    async def leads(self, purpose: str) -> None:
-        """Return when the operator of a namespace has the lease, and so is at work."""
+    async def wait_for_leader(self, purpose: str) -> None:
+        """Wait until the operator of a namespace holds the lease."""
         lease = f"lease/{LEASE}"
-        wish = ("--namespace", self._namespaces[purpose], "wait", lease, "--for=jsonpath={.spec.holderIdentity}")
-        await self._control_plane.kubectl(*wish, f"--timeout={LEADS_SECONDS:.0f}s")
+        arguments = ("--namespace", self._namespaces[purpose], "wait", lease, "--for=jsonpath={.spec.holderIdentity}")
+        await self._control_plane.kubectl(*arguments, f"--timeout={LEADER_TIMEOUT_SECONDS:.0f}s")
 
     @property
     def etcd(self) -> str:
         flag = "--listen-client-urls="
         return next(each.removeprefix(flag) for each in self._control_plane.etcd.command if each.startswith(flag))
 
-    async def run(self, module: str, options: Options) -> Told:
-        """The last line that a program tells; it has ended then."""
-        last: Told = {}
-        async with self.measuring(module, options) as program:
+    async def run(self, module: str, options: Options) -> Figures:
+        """Run a program to its end and return its last line of figures."""
+        last: Figures = {}
+        async with self.start_program(module, options) as program:
             while True:
                 try:
-                    last = await program.told()
+                    last = await program.read_figures()
                 except ProgramError:
                     if not last:
                         raise
@@ -150,13 +154,13 @@ class Bed:
                 if "pods" in last:
                     self.progress.show(f"  {last['pods']:,.0f} pods")
 
-    def measuring(self, name: str, options: Options) -> AbstractAsyncContextManager[Program]:
-        """A program of bench/programs."""
-        return self.started(f"bench.programs.{name}", msgspec.json.encode(options).decode())
+    def start_program(self, name: str, options: Options) -> AbstractAsyncContextManager[Program]:
+        """Start a program of bench/programs."""
+        return self.start_process(f"bench.programs.{name}", msgspec.json.encode(options).decode())
 
     @asynccontextmanager
-    async def started(self, module: str, *arguments: str) -> AsyncIterator[Program]:
-        """A process of its own, which is to end by itself; one that does not is ended."""
+    async def start_process(self, module: str, *arguments: str) -> AsyncIterator[Program]:
+        """Start a process that is to exit by itself; it is killed if it does not."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -170,29 +174,29 @@ class Bed:
         try:
             yield Program(module, process)
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), END_SECONDS)
+                await asyncio.wait_for(process.wait(), EXIT_TIMEOUT_SECONDS)
         finally:
             if process.returncode is None:
                 process.kill()
             await process.wait()
 
-    async def disturb(self) -> None:
-        """Kill the API server and start it again: every watch and every connection is cut."""
+    async def restart_api_server(self) -> None:
+        """Kill and restart the API server, which cuts every watch and connection."""
         await self._control_plane.api_server.kill()
         await self._control_plane.recover()
 
-    async def define_again(self) -> None:
-        """Apply the CRD once more, as at an upgrade, with something changed so that it counts."""
+    async def reapply_crd(self) -> None:
+        """Apply the CRD again, as an upgrade does, with a changed annotation so that it is written."""
         crd = CHECKOUT / "deploy" / "v1" / "crd.yaml"
         await self._control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crd))
         await self._control_plane.kubectl("annotate", "--overwrite", f"crd/{CRD_NAME}", f"bench/applied={time.time()}")
 
     async def delete_jobs(self, purpose: str) -> None:
-        """All jobs of a namespace. Raises RequestError."""
+        """Delete all jobs of a namespace. Raises RequestError."""
         await self._delete_all(f"apis/{API_VERSION}/namespaces/{self._namespaces[purpose]}/{PLURAL}")
 
     async def delete_pods(self, purpose: str) -> None:
-        """All pods of a namespace, without grace. Raises RequestError."""
+        """Delete all pods of a namespace without grace. Raises RequestError."""
         await self._delete_all(f"api/v1/namespaces/{self._namespaces[purpose]}/pods")
 
     async def _delete_all(self, path: str) -> None:
