@@ -1,190 +1,182 @@
-"""One container's life as its status tells it: waiting, running, terminated, and perhaps again.
+"""Simulates one container from its status: waiting, running, terminated, and restarted with kubelet's back-off.
 
-The first restart comes at once, the next ones 10, 20, 40 … 300 s after the exit, as with kubelet; `speed` divides that.
+The first restart comes after a second, the next ones 10, 20, 40 … 300 s after the exit; `speed` divides these times.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
-from testbed.hollow_pod import ContainerSpec, ContainerState, ContainerStatus, HollowPod
-from testbed.hollow_script import KILLED, NEVER, Conduct, Script, Who
+from paddle_operator.kube.backoff import exponential
+from paddle_operator.local.kubelet.pod import (
+    ContainerSpec,
+    LocalContainerStatus,
+    LocalPod,
+    RunningState,
+    TerminatedState,
+    WaitingState,
+)
+from paddle_operator.local.kubelet.pod_status import (
+    CONFIG_ERROR,
+    CONTAINER_CREATING,
+    CRASH_LOOP,
+    POD_INITIALIZING,
+    SIGKILL_EXIT_CODE,
+    ContainerView,
+    State,
+)
+from testbed.hollow_script import NEVER, ContainerBehaviour, ContainerRun, Script
 
 RESTART_SECONDS = 1.0  # kubelet notices an exit within a second
 FIRST_BACKOFF_SECONDS = 10.0
-LONGEST_BACKOFF_SECONDS = 300.0
-PULL_SECONDS = 1.0  # from ErrImagePull to ImagePullBackOff
-
-CONFIG_ERROR = "CreateContainerConfigError"
-CRASH_LOOP = "CrashLoopBackOff"
+MAX_BACKOFF_SECONDS = 300.0
+ERR_IMAGE_PULL_SECONDS = 1.0  # from ErrImagePull to ImagePullBackOff
 
 
-@dataclass(frozen=True)
-class Waiting:
-    reason: str
-    message: str = ""
+class SimulatedContainer:
+    """One container of a pod; it continues from the pod's status. Times are seconds since the epoch."""
 
-
-@dataclass(frozen=True)
-class Running:
-    started_at: float
-
-
-@dataclass(frozen=True)
-class Terminated:
-    code: int
-    reason: str
-    message: str = ""
-    started_at: float | None = None
-    finished_at: float | None = None
-
-
-State = Waiting | Running | Terminated
-
-
-class Container:
-    """What is known of one container of a pod; it goes on from where the pod's status left it."""
-
-    def __init__(self, pod: HollowPod, spec: ContainerSpec, *, initial: bool, speed: float) -> None:
-        status = pod.status
-        told = status.init_container_statuses if initial else status.container_statuses
-        found = next((one for one in told if one.name == spec.name), ContainerStatus())
+    def __init__(self, pod: LocalPod, spec: ContainerSpec, *, is_init: bool, speed: float) -> None:
+        statuses = pod.status.init_container_statuses if is_init else pod.status.container_statuses
+        status = next((each for each in statuses if each.name == spec.name), LocalContainerStatus())
+        waiting = POD_INITIALIZING if pod.spec.init_containers else CONTAINER_CREATING
+        known = status.state.running or status.state.waiting or status.state.terminated
         self.spec = spec
-        self.initial = initial
-        self.restarts = found.restart_count
-        self.ready = found.ready
-        self.last = _terminated(found.last_state)
-        self.state: State = _state(found.state) or Waiting(
-            "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
+        self.view = ContainerView(
+            spec.name,
+            spec.image,
+            known or WaitingState(waiting),
+            is_init,
+            last_termination=status.last_state.terminated,
+            restarts=status.restart_count,
+            ready=status.state.running is not None and pod.status.ready,
+            started=True,
         )
-        self._pod = (pod.key, pod.uid)
-        self._policy = "OnFailure" if initial and pod.spec.restart_policy == "Always" else pod.spec.restart_policy
+        self._pod = pod
+        self._policy = "OnFailure" if is_init and pod.spec.restart_policy == "Always" else pod.spec.restart_policy
         self._speed = speed
-        self._could_start_at: float | None = None
-        self._again_at: float | None = None
+        self._started_at = _seconds(status.state.running.started_at) if status.state.running else 0.0
+        self._startable_at: float | None = None
+        self._restart_at: float | None = None
+        if self.view.has_run:
+            self._set_container_id()
 
     @property
-    def who(self) -> Who:
-        return Who(*self._pod, self.spec.name, self.initial, self.restarts)
+    def state(self) -> State:
+        return self.view.state
 
     @property
-    def succeeded(self) -> bool:
-        return isinstance(self.state, Terminated) and self.state.code == 0
+    def is_running(self) -> bool:
+        return isinstance(self.state, RunningState)
+
+    @property
+    def run(self) -> ContainerRun:
+        pod = self._pod
+        return ContainerRun(pod.key, pod.uid, self.spec.name, self.view.is_init, self.view.restarts)
 
     @property
     def finished(self) -> bool:
-        return isinstance(self.state, Terminated) and not self._restarts_after(self.state)
+        return isinstance(self.state, TerminatedState) and not self._restarts_after(self.state)
 
-    def go_on(self, now: float, script: Script, problem: Callable[["Container"], str]) -> float:
-        """Take the steps that are due; answers when the next one is. `problem` says what keeps it from starting."""
-        conduct = script.conduct(self.who)
-        if isinstance(self.state, Waiting) and self.state.reason != CRASH_LOOP:
-            start_at = self._start_at(now, conduct)
+    def advance(self, now: float, script: Script, config_error: Callable[["SimulatedContainer"], str]) -> float:
+        """Take the steps that are due and return when the next one is; a config error keeps it from starting."""
+        behaviour = script.behaviour_of(self.run)
+        if isinstance(self.state, WaitingState) and self.state.reason != CRASH_LOOP:
+            start_at = self._start_at(now, behaviour)
             if start_at > now:
                 return start_at
-            if complaint := problem(self):
-                self.state = Waiting(CONFIG_ERROR, complaint)
-                return NEVER  # who knows of the problem also knows when to look again
-            self.state = Running(now)
-        elif self._again_at is not None and self._again_at <= now:
-            self.last = self.state if isinstance(self.state, Terminated) else self.last
-            self.restarts += 1
-            self._again_at = None
-            self.state = Running(now)
-            conduct = script.conduct(self.who)
-        if isinstance(self.state, Running):
-            return self._run(self.state, now, conduct)
-        return self._pause_before_restart(now)
+            if message := config_error(self):
+                self.view.state = WaitingState(CONFIG_ERROR, message)
+                return NEVER  # the pod knows when to check again
+            self._start(now)
+        elif self._restart_at is not None and self._restart_at <= now:
+            self._remember_termination()
+            self.view.restarts += 1
+            self._restart_at = None
+            self._start(now)
+            behaviour = script.behaviour_of(self.run)
+        return self._keep_running(now, behaviour) if self.is_running else self._back_off(now)
 
-    def wind_down(self, now: float, script: Script, asked_at: float, kill_at: float) -> float:
-        """Go towards the end that was asked for by SIGTERM; answers when to look again."""
-        if not isinstance(self.state, Running):
+    def terminate(self, now: float, script: Script, requested_at: float, kill_at: float) -> float:
+        """Advance towards the end that SIGTERM has requested; returns when the next step is due."""
+        if not self.is_running:
             return NEVER
-        conduct = script.conduct(self.who)
-        by_itself_at = self._end_at(self.state, conduct)
-        yields_at = asked_at + conduct.sigterm.after
-        due_at = min(by_itself_at, yields_at, kill_at)
+        behaviour = script.behaviour_of(self.run)
+        exit_at = self._exit_at(behaviour)
+        sigterm_exit_at = requested_at + behaviour.sigterm.after
+        due_at = min(exit_at, sigterm_exit_at, kill_at)
         if due_at > now:
             return due_at
-        if due_at == by_itself_at:
-            self.exit(now, conduct.end.code, conduct.end.reason)
+        if due_at == exit_at:
+            self.exit(now, behaviour.end.code, behaviour.end.reason)
         else:
-            self.exit(now, conduct.sigterm.code if due_at == yields_at else KILLED)
+            self.exit(now, behaviour.sigterm.code if due_at == sigterm_exit_at else SIGKILL_EXIT_CODE)
         return NEVER
 
     def exit(self, now: float, code: int, reason: str = "") -> None:
-        started_at = self.state.started_at if isinstance(self.state, Running) else None
-        self.state = Terminated(
-            code, reason or ("Error" if code else "Completed"), started_at=started_at, finished_at=now
-        )
-        self.ready = False
+        started_at = self.state.started_at if isinstance(self.state, RunningState) else None
+        reason = reason or ("Error" if code else "Completed")
+        self.view.state = TerminatedState(code, reason, "", started_at, to_datetime(now))
+        self.view.ready = False
 
-    def lose(self) -> None:
-        """The pod ends while this one waits: it ended as it last did, or kubelet knows of none and says so."""
-        if self.last and isinstance(self.state, Waiting):
-            self.state, self.last = self.last, None
-        elif not isinstance(self.state, Terminated):
-            message = "The container could not be located when the pod was terminated"
-            self.state = Terminated(KILLED, "ContainerStatusUnknown", message)
+    def _start(self, now: float) -> None:
+        self._started_at = now
+        self.view.state = RunningState(to_datetime(now))
+        self._set_container_id()
 
-    def _start_at(self, now: float, conduct: Conduct) -> float:
-        if self._could_start_at is None:
-            self._could_start_at = now
-        start = conduct.start
+    def _set_container_id(self) -> None:
+        """There is no process: the id only has to be unique."""
+        self.view.container_id = f"hollow://{self._pod.uid}/{self.spec.name}/{self.view.restarts}"
+
+    def _start_at(self, now: float, behaviour: ContainerBehaviour) -> float:
+        if self._startable_at is None:
+            self._startable_at = now
+        start = behaviour.start
         if start.waits_for != "ErrImagePull":
-            return self._could_start_at + start.after
-        backs_off_at = self._could_start_at + PULL_SECONDS / self._speed
+            return self._startable_at + start.after
+        backs_off_at = self._startable_at + ERR_IMAGE_PULL_SECONDS / self._speed
         if now < backs_off_at:
             message = f'failed to pull and unpack image "{self.spec.image}": not found'
-            self.state = Waiting("ErrImagePull", message)
+            self.view.state = WaitingState("ErrImagePull", message)
             return backs_off_at
-        self.state = Waiting("ImagePullBackOff", f'Back-off pulling image "{self.spec.image}"')
+        self.view.state = WaitingState("ImagePullBackOff", f'Back-off pulling image "{self.spec.image}"')
         return NEVER
 
-    def _run(self, state: Running, now: float, conduct: Conduct) -> float:
-        end_at = self._end_at(state, conduct)
-        if end_at <= now:
-            self.exit(now, conduct.end.code, conduct.end.reason)
-            return self._pause_before_restart(now)
-        ready_at = state.started_at + conduct.readiness.after
-        self.ready = ready_at <= now
-        return end_at if self.ready else min(end_at, ready_at)
+    def _keep_running(self, now: float, behaviour: ContainerBehaviour) -> float:
+        exit_at = self._exit_at(behaviour)
+        if exit_at <= now:
+            self.exit(now, behaviour.end.code, behaviour.end.reason)
+            return self._back_off(now)
+        ready_at = self._started_at + behaviour.readiness.after
+        self.view.ready = ready_at <= now
+        return exit_at if self.view.ready else min(exit_at, ready_at)
 
-    def _end_at(self, state: Running, conduct: Conduct) -> float:
-        return max(state.started_at, conduct.end_given_at) + conduct.end.after
+    def _exit_at(self, behaviour: ContainerBehaviour) -> float:
+        return max(self._started_at, behaviour.end_added_at) + behaviour.end.after
 
-    def _pause_before_restart(self, now: float) -> float:
-        state = self.state
-        if isinstance(state, Terminated) and not self._restarts_after(state):
+    def _back_off(self, now: float) -> float:
+        if self.finished:
             return NEVER
-        if self._again_at is None:
+        if self._restart_at is None:
             seconds = RESTART_SECONDS
-            if self.restarts:
-                seconds = min(FIRST_BACKOFF_SECONDS * 2.0 ** (self.restarts - 1), LONGEST_BACKOFF_SECONDS)
-                self.last = state if isinstance(state, Terminated) else self.last
-                self.state = Waiting(
-                    CRASH_LOOP, f"back-off {seconds:.0f}s restarting failed container={self.spec.name}"
-                )
-            self._again_at = now + seconds / self._speed
-        return self._again_at
+            if self.view.restarts:
+                seconds = exponential(self.view.restarts, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+                self._remember_termination()
+                message = f"back-off {seconds:.0f}s restarting failed container={self.spec.name}"
+                self.view.state = WaitingState(CRASH_LOOP, message)
+            self._restart_at = now + seconds / self._speed
+        return self._restart_at
 
-    def _restarts_after(self, state: Terminated) -> bool:
-        return self._policy == "Always" or (self._policy == "OnFailure" and state.code != 0)
+    def _remember_termination(self) -> None:
+        if isinstance(self.state, TerminatedState):
+            self.view.last_termination = self.state
 
-
-def _state(found: ContainerState) -> State | None:
-    if found.running:
-        return Running(_seconds(found.running.started_at) or 0.0)
-    if found.waiting:
-        return Waiting(found.waiting.reason, found.waiting.message)
-    return _terminated(found)
+    def _restarts_after(self, state: TerminatedState) -> bool:
+        return self._policy == "Always" or (self._policy == "OnFailure" and state.exit_code != 0)
 
 
-def _terminated(found: ContainerState) -> Terminated | None:
-    if not (end := found.terminated):
-        return None
-    return Terminated(end.exit_code, end.reason, end.message, _seconds(end.started_at), _seconds(end.finished_at))
+def to_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
-def _seconds(at: datetime | None) -> float | None:
-    return at.timestamp() if at else None
+def _seconds(at: datetime | None) -> float:
+    return at.timestamp() if at else 0.0

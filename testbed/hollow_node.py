@@ -1,7 +1,7 @@
-"""One hollow node as the control plane sees it: a Node object, and a Lease that says that it lives.
+"""One hollow node as the control plane sees it: a Node object and the Lease that keeps it ready.
 
-The controller manager gives up on a node whose Lease is 16 s old (flags.py); where no node of the cluster lives it
-evicts nothing, so that a test of a dying node has two.
+The controller manager marks a node unreachable when its Lease is 16 s old (flags.py). If no node of the cluster is
+ready it evicts nothing, so a test of a node failure needs two.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,8 +11,9 @@ from typing import Protocol
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import AlreadyExists, Conflict, NotFound
-from paddle_operator.kube.objects import LEASES, Key, Manifest, Object, Resource, View
-from testbed.hollow_pod import HollowPod
+from paddle_operator.kube.objects import Key, Manifest, Object, Resource, View
+from paddle_operator.local.kubelet.node_status import node_conditions, renew_node_lease
+from paddle_operator.local.kubelet.pod import LocalPod
 
 LEASE_SECONDS = 40
 UNREADY_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -22,23 +23,23 @@ class Taint(View, frozen=True):
     key: str
 
 
-class NodeSpec(View, frozen=True):
+class NodeTaints(View, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-class Node(Object, frozen=True):
-    spec: NodeSpec = NodeSpec()
+class TaintedNode(Object, frozen=True):
+    spec: NodeTaints = NodeTaints()
 
     @property
     def schedulable(self) -> bool:
         return not any(taint.key in UNREADY_TAINTS for taint in self.spec.taints)
 
 
-NODES = Resource("api/v1", "nodes", Node, namespaced=False)
+NODES = Resource("api/v1", "nodes", TaintedNode, namespaced=False)
 
 
 @dataclass(frozen=True)
-class Size:
+class NodeSize:
     """What a node offers."""
 
     cpu: str = "32"
@@ -53,24 +54,24 @@ class Size:
         return {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods), "ephemeral-storage": "1Ti"} | gpus
 
 
-class Tenants(Protocol):
-    """Who takes care of the pods."""
+class PodSource(Protocol):
+    """The kubelet, as far as a node depends on it."""
 
-    def pods_of(self, node: str) -> Collection[HollowPod]: ...
+    def pods_of(self, node: str) -> Collection[LocalPod]: ...
 
     def resume(self, node: str) -> None: ...
 
 
 class HollowNode:
-    """A node of a test. While it is not `alive` it neither renews its Lease nor says anything of its pods."""
+    """A node of a test. While it is not `alive` it neither renews its Lease nor reports its pods."""
 
     def __init__(
         self,
         client: Client,
         name: str,
         address: str,
-        size: Size,
-        tenants: Tenants,
+        size: NodeSize,
+        kubelet: PodSource,
         clock: Clock,
     ) -> None:
         self.name = name
@@ -79,27 +80,27 @@ class HollowNode:
         self._client = client
         self._size = size
         self._clock = clock
-        self._tenants = tenants
+        self._kubelet = kubelet
         self._uid = ""
 
     def __str__(self) -> str:
         return self.name
 
     @property
-    def pods(self) -> Collection[HollowPod]:
-        """Those that are bound to it, finished ones among them."""
-        return self._tenants.pods_of(self.name)
+    def pods(self) -> Collection[LocalPod]:
+        """The pods that are bound to it, including finished ones."""
+        return self._kubelet.pods_of(self.name)
 
-    def dies(self) -> None:
-        """Nothing is heard of it any more; its programs go on unseen, as where only kubelet or the network is gone."""
+    def fail(self) -> None:
+        """Stop reporting; its programs continue, as if only kubelet or the network had failed."""
         self.alive = False
 
-    async def comes_back(self) -> None:
-        """Kubelet has forgotten what it knew, looks at its pods as they stand in the API and goes on from there."""
+    async def recover(self) -> None:
+        """Restart the kubelet, which continues from the pods' status in the API."""
         await self.renew()
-        await self._client.merge_status(NODES, Key("", self.name), {"conditions": self._conditions()})
+        await self._client.merge_status(NODES, Key("", self.name), {"conditions": node_conditions(self._clock.now())})
         self.alive = True
-        self._tenants.resume(self.name)
+        self._kubelet.resume(self.name)
 
     async def cordon(self) -> None:
         await self._client.merge(NODES, Key("", self.name), {"spec": {"unschedulable": True}})
@@ -111,35 +112,26 @@ class HollowNode:
             await self._client.evict(pod.key)
 
     async def register(self) -> None:
-        """Make Node and Lease; a Node that is there already is taken over, as by a kubelet that restarts."""
+        """Create Node and Lease; an existing Node is taken over, as by a kubelet that restarts."""
         try:
             node = await self._client.create(NODES, self._manifest())
         except AlreadyExists:
-            node = await self._client.merge_status(NODES, Key("", self.name), {"conditions": self._conditions()})
+            node = await self._client.merge_status(
+                NODES, Key("", self.name), {"conditions": node_conditions(self._clock.now())}
+            )
         self._uid = node.uid
         await self.renew()
 
     async def renew(self) -> None:
-        lease = {"spec": {"holderIdentity": self.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": self._now()}}
-        key = Key("kube-node-lease", self.name)
-        try:
-            await self._client.merge(LEASES, key, lease)
-        except NotFound:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": self.name, "uid": self._uid}  # the Lease goes with it
-            metadata = {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]}
-            kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-            await self._client.create(LEASES, kind | lease | {"metadata": metadata})
+        await renew_node_lease(self._client, self.name, self._uid, LEASE_SECONDS, self._clock.now())
 
     async def remove(self) -> None:
-        """Delete the Node object, as an autoscaler does; its pods are left to the controller manager."""
+        """Delete the Node object, as an autoscaler does; the controller manager removes its pods."""
         self.alive = False
         try:
             await self._client.delete(NODES, Key("", self.name), uid=self._uid)
         except (NotFound, Conflict):
-            return  # somebody else did, and another may have its name by now
-
-    def _now(self) -> str:
-        return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            return  # another client did, and the name may be reused by now
 
     def _manifest(self) -> Manifest:
         labels = {
@@ -157,19 +149,6 @@ class HollowNode:
                 "capacity": self._size.resources,
                 "allocatable": self._size.resources,
                 "addresses": addresses,
-                "conditions": self._conditions(),
+                "conditions": node_conditions(self._clock.now()),
             },
         }
-
-    def _conditions(self) -> list[Manifest]:
-        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        good = (
-            ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-            ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-            ("PIDPressure", "False", "KubeletHasSufficientPID"),
-            ("Ready", "True", "KubeletReady"),
-        )
-        return [
-            {"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": now, "lastTransitionTime": now}
-            for kind, status, reason in good
-        ]

@@ -1,186 +1,193 @@
-"""A pod as a kubelet reads it: what shall run, what that needs first, and what was last said of it."""
+"""Simulates one pod on a hollow node, from binding to its end: what a kubelet would do next, and when.
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import NamedTuple
+No client and no sleep: the pod, the time and the rules are arguments; the result is a status.
+"""
 
-import msgspec
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from paddle_operator.kube.objects import Meta, Object, Resource, View
+from paddle_operator.kube.backoff import exponential
+from paddle_operator.kube.objects import Manifest
+from paddle_operator.local.kubelet.pod import LocalPod, WaitingState
+from paddle_operator.local.kubelet.pod_status import (
+    CONFIG_ERROR,
+    DEADLINE_EXCEEDED,
+    StatusInput,
+    TerminationCause,
+    compute_status,
+)
+from testbed.hollow_config import ConfigChecker, container_requirements, volume_requirements
+from testbed.hollow_container import SimulatedContainer, to_datetime
+from testbed.hollow_script import NEVER, Script
 
-
-class Need(NamedTuple):
-    """A ConfigMap or Secret that must be there, and keys that it must have."""
-
-    kind: str  # as kubelet spells it in its complaints
-    name: str
-    keys: tuple[str, ...] = ()
-
-
-class Reference(View, frozen=True):
-    name: str = ""
-    key: str = ""
-    optional: bool = False
-
-
-class ValueFrom(View, frozen=True):
-    config_map_key_ref: Reference | None = None
-    secret_key_ref: Reference | None = None
-
-
-class Variable(View, frozen=True):
-    value_from: ValueFrom | None = None
-
-
-class Variables(View, frozen=True):
-    config_map_ref: Reference | None = None
-    secret_ref: Reference | None = None
+# From ConfigMap to running on a real kubelet, which does not watch for it; an update of the pod makes it sync at once.
+CONFIG_RETRY_SECONDS = (1.0, 13.0)
+# A ConfigMap created before the update may be observed after it, later still if the machine stalls.
+NUDGED_SECONDS = 10.0
+NUDGED_RETRY_SECONDS = 0.1
+# Mounting has its own back-off, which no update of the pod shortens.
+FIRST_MOUNT_RETRY_SECONDS = 0.5
+MAX_MOUNT_RETRY_SECONDS = 122.0
 
 
-class Item(View, frozen=True):
-    key: str = ""
+@dataclass(frozen=True)
+class SimulationDeps:
+    """What the pods of all hollow nodes share."""
+
+    script: Script
+    config: ConfigChecker
+    allocate_address: Callable[[], str]
+    speed: float = 1.0
 
 
-class Files(View, frozen=True):
-    """A volume's source: a ConfigMap has a name, a Secret a secretName, a Secret that is projected a name again."""
+@dataclass
+class Termination:
+    """The pod is being terminated; without a cause it was deleted."""
 
-    name: str = ""
-    secret_name: str = ""
-    optional: bool = False
-    items: tuple[Item, ...] = ()
-
-
-class Source(View, frozen=True):
-    config_map: Files | None = None
-    secret: Files | None = None
-
-    def needs(self) -> Iterator[Need]:
-        for kind, files in (("configmap", self.config_map), ("secret", self.secret)):
-            if files and not files.optional:
-                yield Need(kind, files.name or files.secret_name, tuple(item.key for item in files.items))
+    requested_at: float
+    kill_at: float
+    cause: TerminationCause | None = None
 
 
-class Projected(View, frozen=True):
-    sources: tuple[Source, ...] = ()
+class SimulatedPod:
+    """One pod, with what its object does not say. Times are seconds since the epoch."""
 
+    def __init__(self, pod: LocalPod, node_address: str, deps: SimulationDeps, now: float) -> None:
+        speed = deps.speed
+        self.pod = pod
+        self.node_address = node_address
+        self.address = node_address if pod.spec.host_network else pod.status.pod_ip
+        self.started_at = pod.status.start_time.timestamp() if pod.status.start_time else now
+        self.init_containers = [
+            SimulatedContainer(pod, spec, is_init=True, speed=speed) for spec in pod.spec.init_containers
+        ]
+        self.containers = [SimulatedContainer(pod, spec, is_init=False, speed=speed) for spec in pod.spec.containers]
+        self.termination: Termination | None = None
+        # Volumes are mounted and there is a network; if a container ran before kubelet restarted, this was so.
+        self.sandbox_ready = any(not isinstance(container.state, WaitingState) for container in self.all_containers)
+        self._deps = deps
+        self._mount_failures = 0
+        self._mount_at = now
+        self._sync_at = now
+        self._nudged_at = -NEVER
 
-class Volume(Source, frozen=True):
-    projected: Projected | None = None
+    @property
+    def all_containers(self) -> list[SimulatedContainer]:
+        return [*self.init_containers, *self.containers]
 
-    def needs(self) -> Iterator[Need]:
-        yield from super().needs()
-        for source in self.projected.sources if self.projected else ():
-            yield from source.needs()
-
-
-class ContainerSpec(View, frozen=True):
-    name: str
-    image: str = ""
-    env: tuple[Variable, ...] = ()
-    env_from: tuple[Variables, ...] = ()
-
-    def needs(self) -> Iterator[Need]:
-        for variables in self.env_from:
-            yield from _needs(variables.config_map_ref, variables.secret_ref)
-        for variable in self.env:
-            if source := variable.value_from:
-                yield from _needs(source.config_map_key_ref, source.secret_key_ref)
-
-
-def _needs(config_map: Reference | None, secret: Reference | None) -> Iterator[Need]:
-    for kind, reference in (("configmap", config_map), ("secret", secret)):
-        if reference and not reference.optional:
-            yield Need(kind, reference.name, (reference.key,) if reference.key else ())
-
-
-class PodSpec(View, frozen=True):
-    node_name: str = ""
-    host_network: bool = False
-    restart_policy: str = "Always"
-    termination_grace_period_seconds: int = 30
-    active_deadline_seconds: int | None = None
-    init_containers: tuple[ContainerSpec, ...] = ()
-    containers: tuple[ContainerSpec, ...] = ()
-    volumes: tuple[Volume, ...] = ()
-
-
-class RunningState(View, frozen=True):
-    started_at: datetime | None = None
-
-
-class WaitingState(View, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class TerminatedState(View, frozen=True):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-class ContainerState(View, frozen=True):
-    waiting: WaitingState | None = None
-    running: RunningState | None = None
-    terminated: TerminatedState | None = None
-
-
-class ContainerStatus(View, frozen=True):
-    name: str = ""
-    restart_count: int = 0
-    ready: bool = False
-    state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
-
-
-class Condition(View, frozen=True, omit_defaults=True):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-    last_probe_time: datetime | None = None
-    observed_generation: int = 0
-
-
-class PodStatus(View, frozen=True):
-    phase: str = ""
-    reason: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
-    start_time: datetime | None = None
-    conditions: tuple[Condition, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class PodMeta(Meta, frozen=True):
-    deletion_grace_period_seconds: int = 0
-
-
-class HollowPod(Object, frozen=True):
-    metadata: PodMeta = PodMeta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
+    @property
+    def initialized(self) -> bool:
+        return all(container.view.succeeded for container in self.init_containers)
 
     @property
     def finished(self) -> bool:
-        return self.status.phase in ("Succeeded", "Failed")
+        """Nothing runs, and nothing will."""
+        if self.termination:
+            return not any(container.is_running for container in self.all_containers)
+        if any(container.finished and not container.view.succeeded for container in self.init_containers):
+            return True
+        return all(container.finished for container in self.containers)
 
-    @property
-    def being_deleted(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
+    def nudge(self, now: float) -> None:
+        """The pod object was changed: check again whether missing configuration exists."""
+        self._nudged_at = self._sync_at = now
 
-    def asks_otherwise_than(self, earlier: "HollowPod") -> bool:
-        """Whether a kubelet looks at the pod again for it: status alone, which is its own echo, does not count."""
-        now, then = self.metadata, earlier.metadata
-        return (now.generation, now.annotations, now.labels, now.deletion_timestamp) != (
-            then.generation,
-            then.annotations,
-            then.labels,
-            then.deletion_timestamp,
+    def evict(self, now: float, message: str) -> None:
+        """Terminate it as a kubelet under memory or disk pressure does: at once and as a disruption."""
+        self.termination = Termination(now, now, TerminationCause("Evicted", message, is_disruption=True))
+
+    def advance(self, pod: LocalPod, now: float) -> float:
+        """Take all steps that are due and return when the next one is."""
+        self.pod = pod
+        deadline_at = self._deadline_at()
+        if not self.termination and deadline_at <= now:
+            grace = pod.spec.termination_grace_period_seconds
+            self.termination = Termination(now, now + grace, DEADLINE_EXCEEDED)
+        if pod.being_deleted:
+            kill_at = now + pod.metadata.deletion_grace_period_seconds
+            self.termination = self.termination or Termination(now, kill_at)
+            self.termination.kill_at = min(self.termination.kill_at, kill_at)
+        if self.termination:
+            return self._terminate(self.termination, now)
+        return min(self._advance_containers(now), deadline_at)
+
+    def status(self, now: float) -> Manifest:
+        status_input = StatusInput(
+            pod=self.pod,
+            host_ip=self.node_address,
+            pod_ip=self.address,
+            started_at=to_datetime(self.started_at),
+            init_containers=[container.view for container in self.init_containers],
+            containers=[container.view for container in self.containers],
+            sandbox_ready=self.sandbox_ready,
+            finished=self.finished,
+            terminating=self.termination is not None,
+            cause=self.termination.cause if self.termination else None,
         )
+        return compute_status(status_input, to_datetime(now))
 
+    def _deadline_at(self) -> float:
+        seconds = self.pod.spec.active_deadline_seconds
+        return NEVER if seconds is None else self.started_at + seconds
 
-PODS = Resource("api/v1", "pods", HollowPod)
+    def _advance_containers(self, now: float) -> float:
+        if not self.sandbox_ready:
+            next_try_at = self._set_up_sandbox(now)
+            if not self.sandbox_ready:
+                return next_try_at
+        script, config_error = self._deps.script, self._config_error_at(now)
+        for container in self.init_containers:
+            next_at = container.advance(now, script, config_error)
+            if not container.view.succeeded:
+                return min(next_at, self._next_sync_at(now))
+        steps = [container.advance(now, script, config_error) for container in self.containers]
+        return min(*steps, self._next_sync_at(now))
+
+    def _set_up_sandbox(self, now: float) -> float:
+        """Mount the volumes and join the network; returns when to retry if that failed."""
+        script = self._deps.script
+        if any(not script.behaviour_of(container.run).start.sandbox for container in self.containers):
+            return NEVER
+        if now < self._mount_at:
+            return self._mount_at
+        namespace = self.pod.key.namespace
+        if any(self._deps.config.missing(namespace, each) for each in volume_requirements(self.pod)):
+            self._mount_failures += 1
+            seconds = exponential(self._mount_failures, FIRST_MOUNT_RETRY_SECONDS, MAX_MOUNT_RETRY_SECONDS)
+            self._mount_at = now + seconds / self._deps.speed
+            return self._mount_at
+        self.sandbox_ready = True
+        self.address = self.address or self._deps.allocate_address()
+        return now
+
+    def _config_error_at(self, now: float) -> Callable[[SimulatedContainer], str]:
+        """What is missing for a container to be created; between two syncs, what was missing at the last one."""
+
+        def config_error(container: SimulatedContainer) -> str:
+            state = container.state
+            if now < self._sync_at and isinstance(state, WaitingState) and state.reason == CONFIG_ERROR:
+                return state.message
+            namespace = self.pod.key.namespace
+            missing = (self._deps.config.missing(namespace, each) for each in container_requirements(container.spec))
+            return next(filter(None, missing), "")
+
+        return config_error
+
+    def _next_sync_at(self, now: float) -> float:
+        states = (container.state for container in self.all_containers)
+        if not any(isinstance(state, WaitingState) and state.reason == CONFIG_ERROR for state in states):
+            return NEVER
+        if now >= self._sync_at:
+            nudged = now < self._nudged_at + NUDGED_SECONDS
+            seconds = random.uniform(*CONFIG_RETRY_SECONDS) / self._deps.speed
+            self._sync_at = now + (min(seconds, NUDGED_RETRY_SECONDS) if nudged else seconds)
+        return self._sync_at
+
+    def _terminate(self, termination: Termination, now: float) -> float:
+        script, requested_at, kill_at = self._deps.script, termination.requested_at, termination.kill_at
+        next_at = min(container.terminate(now, script, requested_at, kill_at) for container in self.all_containers)
+        if self.finished and self.initialized:
+            for container in self.containers:
+                container.view.mark_unknown()
+        return next_at

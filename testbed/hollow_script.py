@@ -1,7 +1,7 @@
-"""What do the programs in a test's pods do? Rules in one line each, by pod name; nothing is really run.
+"""What do the containers of a test's pods do? One rule a line, by pod name; no program runs.
 
-A behaviour speaks of one aspect of a container: how it starts, when it is ready, how it ends, what SIGTERM does to it.
-For each aspect the last rule that matches wins, so that `ignores_sigterm()` for all goes along with `exits(0)` for one.
+A behaviour is one aspect of a container: how it starts, when it is ready, how it ends, how it reacts to SIGTERM.
+For each aspect the last matching rule wins: `ignores_sigterm()` for all can be combined with `exits(0)` for one.
 """
 
 import math
@@ -10,15 +10,15 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeVar
 
 from paddle_operator.kube.objects import Key
+from paddle_operator.local.kubelet.pod_status import SIGKILL_EXIT_CODE
 
 NEVER = math.inf
-KILLED = 137  # 128 + SIGKILL
-ENDED = 143  # 128 + SIGTERM
+SIGTERM_EXIT_CODE = 143  # 128 + SIGTERM
 
 
 @dataclass(frozen=True)
 class Start:
-    """Runs `after` seconds, in which it waits for the reason given; without a sandbox the pod has no address either."""
+    """Runs `after` seconds; until then it waits for a reason. Without a sandbox the pod has no address either."""
 
     after: float
     waits_for: str = "ContainerCreating"
@@ -48,12 +48,12 @@ A = TypeVar("A", Start, Readiness, End, Sigterm)
 
 
 def starts(*, after: float) -> Start:
-    """Is ContainerCreating for so long; the pod has its address meanwhile, as while an image is pulled."""
+    """ContainerCreating for that time; the pod already has its address, as during an image pull."""
     return Start(after)
 
 
 def never_starts() -> Start:
-    """Stays ContainerCreating without an address, as where a volume or the network hangs."""
+    """Stays ContainerCreating without an address, as if a volume or the network hung."""
     return Start(NEVER, sandbox=False)
 
 
@@ -71,79 +71,79 @@ def never_ready() -> Readiness:
 
 
 def runs() -> End:
-    """Until it is deleted: what every container does that no rule names."""
+    """Runs until it is deleted: the default of every container."""
     return End(0, NEVER, "")
 
 
 def exits(code: int, *, after: float = 0.0, reason: str = "") -> End:
-    """Ends so long after its start, or after the rule was given where that is later."""
+    """Exits `after` seconds after its start, or after the rule was added if that is later."""
     return End(code, after, reason)
 
 
 def oom_killed(*, after: float = 0.0) -> End:
-    return End(KILLED, after, "OOMKilled")
+    return End(SIGKILL_EXIT_CODE, after, "OOMKilled")
 
 
-def exits_on_sigterm(code: int = ENDED, *, after: float = 0.0) -> Sigterm:
-    """Ends so long after SIGTERM, unless its grace period is over before."""
+def exits_on_sigterm(code: int = SIGTERM_EXIT_CODE, *, after: float = 0.0) -> Sigterm:
+    """Exits `after` seconds after SIGTERM, unless its grace period ends earlier."""
     return Sigterm(code, after)
 
 
 def ignores_sigterm() -> Sigterm:
-    """Is killed when its grace period is over: 137."""
-    return Sigterm(KILLED, NEVER)
+    """Is killed at the end of its grace period: 137."""
+    return Sigterm(SIGKILL_EXIT_CODE, NEVER)
 
 
-class Who(NamedTuple):
-    """One life of one container; each restart is another life."""
+class ContainerRun(NamedTuple):
+    """One run of one container; each restart is another run."""
 
     key: Key
     uid: str
     container: str
-    initial: bool
+    is_init: bool
     restarts: int
 
 
 @dataclass(frozen=True)
-class Conduct:
-    """All aspects of one container's life, as the rules are now."""
+class ContainerBehaviour:
+    """All aspects of one container run, by the present rules."""
 
     start: Start
     readiness: Readiness
     end: End
-    end_given_at: float
+    end_added_at: float
     sigterm: Sigterm
 
 
 @dataclass
 class Rule:
-    """Globs for whom it is about, and what is said of them."""
+    """Globs of the containers that it is about, and their behaviours."""
 
     pod: str
     namespace: str = "*"
     container: str = ""
     behaviours: tuple[Behaviour, ...] = ()
-    given_at: float = 0.0
+    added_at: float = 0.0
     times: float = NEVER
-    served: set[Who] = field(default_factory=set)
+    matched_runs: set[ContainerRun] = field(default_factory=set)
 
-    def names(self, key: Key) -> bool:
+    def matches(self, key: Key) -> bool:
         return fnmatchcase(key.name, self.pod) and fnmatchcase(key.namespace, self.namespace)
 
-    def serves(self, who: Who) -> bool:
-        """Whether it is about this life, which from then on counts as one of its `times`."""
-        meant = not who.initial if not self.container else fnmatchcase(who.container, self.container)
-        if not meant or not self.names(who.key):
+    def applies_to(self, run: ContainerRun) -> bool:
+        """Whether it is about this run, which from then on counts as one of its `times`."""
+        selected = fnmatchcase(run.container, self.container) if self.container else not run.is_init
+        if not selected or not self.matches(run.key):
             return False
-        if who not in self.served and len(self.served) >= self.times:
+        if run not in self.matched_runs and len(self.matched_runs) >= self.times:
             return False
         if self.times < NEVER:
-            self.served.add(who)
+            self.matched_runs.add(run)
         return True
 
 
 class Script:
-    """The rules of a test, in the order given."""
+    """The rules of a test, in the order in which they were added."""
 
     def __init__(self, startup_seconds: float = 0.0) -> None:
         self._rules: list[Rule] = []
@@ -152,17 +152,17 @@ class Script:
     def add(self, rule: Rule) -> None:
         self._rules.append(rule)
 
-    def conduct(self, who: Who) -> Conduct:
-        """What this life is like. Init containers, unless a rule names them, end at once and well."""
-        start, _ = self._last(Start, who) or (Start(0.0) if who.initial else self._start, 0.0)
-        readiness, _ = self._last(Readiness, who) or (Readiness(0.0), 0.0)
-        end, end_given_at = self._last(End, who) or (exits(0) if who.initial else runs(), 0.0)
-        sigterm, _ = self._last(Sigterm, who) or (exits_on_sigterm(), 0.0)
-        return Conduct(start, readiness, end, end_given_at, sigterm)
+    def behaviour_of(self, run: ContainerRun) -> ContainerBehaviour:
+        """How this run behaves. Init containers exit 0 at once, unless a rule names them."""
+        start, _ = self._last(Start, run) or (Start(0.0) if run.is_init else self._start, 0.0)
+        readiness, _ = self._last(Readiness, run) or (Readiness(0.0), 0.0)
+        end, end_added_at = self._last(End, run) or (exits(0) if run.is_init else runs(), 0.0)
+        sigterm, _ = self._last(Sigterm, run) or (exits_on_sigterm(), 0.0)
+        return ContainerBehaviour(start, readiness, end, end_added_at, sigterm)
 
-    def _last(self, aspect: type[A], who: Who) -> tuple[A, float] | None:
+    def _last(self, aspect: type[A], run: ContainerRun) -> tuple[A, float] | None:
         for rule in reversed(self._rules):
             for behaviour in rule.behaviours:
-                if isinstance(behaviour, aspect) and rule.serves(who):
-                    return behaviour, rule.given_at
+                if isinstance(behaviour, aspect) and rule.applies_to(run):
+                    return behaviour, rule.added_at
         return None

@@ -60,7 +60,7 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
     ):
         await control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
         await jobs.until("wide-ande-deep", lambda job: job.phase == "Running")
-        await nodes.exits("*-worker-*", 0, namespace=namespace)
+        await nodes.exit("*-worker-*", 0, namespace=namespace)
         done = await jobs.until("wide-ande-deep", lambda job: (job.status or {}).get("phase") == "Completed")
         assert done.status["ready"] == "4/4"
         process.send_signal(signal.SIGUSR1)

@@ -150,7 +150,7 @@ async def by_service(cast: Cast) -> None:
     job["spec"]["ttlSecondsAfterFinished"] = 1
     await cast.submit(on_the_usual_scheduler(job))
     await cast.runs("by-service")
-    await cast.nodes.exits("by-service-worker-*", 0)
+    await cast.nodes.exit("by-service-worker-*", 0)
     await cast.jobs.until_gone("by-service")
 
 

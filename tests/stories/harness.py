@@ -175,7 +175,7 @@ class ClusterHarness:
     async def exit_pods(self, *pods: str, code: int = 0) -> None:
         """The programs of these pods of this namespace end now; names are globs."""
         for pod in pods:
-            await self.nodes.exits(pod, code, namespace=self.namespace)
+            await self.nodes.exit(pod, code, namespace=self.namespace)
 
     async def cordon(self) -> None:
         """No node takes another pod, and the scheduler, which hears of it in its own time, knows."""

@@ -153,7 +153,7 @@ class Life:
         self._nodes.script(f"life-worker-{worker}", exits(code, after=0.3), namespace=self.namespace, times=times)
 
     async def workers_exit(self) -> None:
-        await self._nodes.exits("life-worker-*", 0, namespace=self.namespace)
+        await self._nodes.exit("life-worker-*", 0, namespace=self.namespace)
 
     async def begin(self) -> None:
         job = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}

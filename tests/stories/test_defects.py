@@ -132,7 +132,7 @@ async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(harness
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
     await harness.submit(job)
     await harness.wait_pods(lambda pods: "podIP" in pods["mnist-ps-0"].status if "mnist-ps-0" in pods else False)
-    await harness.nodes.evicts("mnist-ps-0", namespace=harness.namespace)
+    await harness.nodes.evict("mnist-ps-0", namespace=harness.namespace)
     failed = await harness.wait_phase("mnist", "Failed")
     assert failed.condition("Failed")["message"] == (
         "mnist-ps-0 exited 137 (Evicted): its node was short of something and evicted it"
@@ -225,7 +225,7 @@ async def test_a_sidecar_that_never_exits_does_not_keep_the_job_from_its_end(
 ) -> None:
     await harness.submit(with_template(a_job(workers=2), a_template({"name": "log-shipper", "image": "fluent-bit"})))
     await harness.wait_phase("mnist", "Running")
-    await harness.nodes.exits("mnist-worker-*", code, namespace=harness.namespace, container="paddle")
+    await harness.nodes.exit("mnist-worker-*", code, namespace=harness.namespace, container="paddle")
     await harness.wait_phase("mnist", phase)
     await harness.wait_pods(lambda pods: all(pod.phase == "Failed" for pod in pods.values()))  # or gone, by the policy
 

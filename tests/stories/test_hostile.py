@@ -208,7 +208,7 @@ async def runs_to_its_end(client: Client, jobs: Followed[FullObject], nodes: Hol
         return found.phase if found else "not there"
 
     await jobs.until_all(lambda: phase() == "Running", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
-    await nodes.exits("healthy-worker-*", 0, namespace=namespace)
+    await nodes.exit("healthy-worker-*", 0, namespace=namespace)
     await jobs.until_all(lambda: phase() == "Completed", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
 
 

@@ -131,6 +131,6 @@ async def test_a_thousand_running_jobs_cost_no_write_in_ten_minutes_nor_when_the
         assert passes() - looked <= JOBS / 10
         assert list(writes.by(OPERATOR)) == []
         async with control_plane.audit.recording() as writes, Operator(ours, namespace).at_work():
-            await nodes.exits(f"{name_of(0)}-worker-0", 0, namespace=namespace)
+            await nodes.exit(f"{name_of(0)}-worker-0", 0, namespace=namespace)
             await jobs.until(name_of(0), lambda job: job.phase == "Completed")
         assert writes.by(OPERATOR)  # so they would have been seen

@@ -24,7 +24,7 @@ async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewher
 async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
-    await harness.nodes.evicts("mnist-worker-1", namespace=harness.namespace)
+    await harness.nodes.evict("mnist-worker-1", namespace=harness.namespace)
     job = await harness.wait_phase("mnist", "Failed")
     assert "mnist-worker-1" in job.condition("Failed")["message"]
     assert "its node was short of something and evicted it" in job.condition("Failed")["message"]
@@ -37,12 +37,12 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(harness: Cluste
     await harness.submit(a_job(ps=1, workers=4, intranet="Host"))  # so that there is a worker on every node
     await harness.wait_phase("mnist", "Running")
     node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
-    node.dies()
+    node.fail()
     restarting = await harness.wait_phase("mnist", "Restarting")
     assert restarting.status["attempt"] == 1
     assert "mnist-" in (await harness.wait_event("mnist", "Restarting")).note
     await harness.wait_not_running("mnist", "PodsTerminating")
-    await node.comes_back()
+    await node.recover()
     await harness.wait_running(1)
 
 
@@ -57,7 +57,7 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
         held = {pod.key.name: pod.uid for pod in node.pods if pod.key.namespace == harness.namespace}
         await node.cordon()  # as the taint does that a silent node is given after a while
-        node.dies()
+        node.fail()
         await harness.client.evict(Key(harness.namespace, "mnist-worker-1"))
         await harness.wait_not_running("mnist", "PodsTerminating")
         pods = await harness.wait_pods(lambda pods: all(pods[name].metadata.deletion_timestamp for name in held))

@@ -89,7 +89,7 @@ async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(
         await harness.submit(with_template(a_job(name, workers=2, cleanPodPolicy="Never"), template))
         await harness.wait_phase(name, "Running")
         for container, code in ends:
-            await harness.nodes.exits(f"{name}-worker-*", code, container=container, namespace=harness.namespace)
+            await harness.nodes.exit(f"{name}-worker-*", code, container=container, namespace=harness.namespace)
         job = await harness.wait_phase(name, "Completed")
         assert job.status["worker"]["succeeded"] == 2
         assert job.condition("Completed")["message"] == "all 2 workers have succeeded"

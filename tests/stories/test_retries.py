@@ -157,7 +157,7 @@ async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(bar
             before = of_job(await harness.list_pods(), name)
             match number:
                 case 0:
-                    await harness.nodes.evicts(pod, namespace=harness.namespace)
+                    await harness.nodes.evict(pod, namespace=harness.namespace)
                 case 1:
                     await harness.client.evict(Key(harness.namespace, pod))
                 case 2:
@@ -279,7 +279,7 @@ async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -
             case "drained":  # through the Eviction API
                 await harness.client.evict(Key(harness.namespace, pod))
             case "pressed":  # by a kubelet that is short of memory
-                await harness.nodes.evicts(pod, namespace=harness.namespace)
+                await harness.nodes.evict(pod, namespace=harness.namespace)
             case "deleted":
                 await harness.delete(FULL_PODS, pod)
         job = await harness.wait_running(1, name)
@@ -326,7 +326,7 @@ async def test_names_of_terminating_pods_are_not_requested(harness: ClusterHarne
         await harness.submit(with_template(a_job(workers=4, backoffLimit=0), template))
         await harness.wait_phase("mnist", "Running")
         slow = {name: pod.uid for name, pod in (await harness.list_pods()).items() if name != "mnist-worker-1"}
-        await harness.nodes.evicts("mnist-worker-1", namespace=harness.namespace)
+        await harness.nodes.evict("mnist-worker-1", namespace=harness.namespace)
         await harness.wait_not_running("mnist", "PodsTerminating")
         await harness.wait_pods(lambda pods: slow.items() <= uids_of_terminating(pods).items())
         await harness.run_unrelated_job("beside")  # so the operator had time to create pods

@@ -1,6 +1,6 @@
-"""Hollow nodes carry ten thousand pods: what bounds them is the API server, and no pod is forgotten on the way.
+"""Hollow nodes serve ten thousand pods: the API server is the limit, and no pod is lost.
 
-The test names the nodes itself: the scheduler would bind them just as well, with two writes more for each pod.
+The test sets nodeName itself: the scheduler would need two more writes for each pod.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import Key
+from paddle_operator.local.kubelet.pod import PODS
 from testbed.control_plane import ControlPlane
 from testbed.followed import followed
 from testbed.hollow import HollowNodes
-from testbed.hollow_pod import PODS
 from tests.conftest import say
 
 COUNT = 10_000
@@ -29,19 +29,19 @@ Timed = Callable[[str], AbstractContextManager[None]]
 
 @pytest.fixture
 def timed(pytestconfig: pytest.Config) -> Timed:
-    """Says how long a block took: the limits of this bed are part of what a bench measures."""
+    """Prints how long a block took: the limits of this testbed are part of what a bench measures."""
 
     @contextmanager
-    def timed(deed: str) -> Iterator[None]:
+    def timed(title: str) -> Iterator[None]:
         wall, cpu = time.monotonic(), time.process_time()
         yield
         wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-        say(pytestconfig, f"{deed}: {wall:.1f} s, {COUNT / wall:.0f} pods/s; {cpu:.1f} s CPU in this process")
+        say(pytestconfig, f"{title}: {wall:.1f} s, {COUNT / wall:.0f} pods/s; {cpu:.1f} s CPU in this process")
 
     return timed
 
 
-def a_pod(namespace: str, index: int, node: str) -> dict[str, Any]:
+def make_pod(namespace: str, index: int, node: str) -> dict[str, Any]:
     env = [{"name": f"VARIABLE_{number}", "value": "some value"} for number in range(10)]
     return {
         "apiVersion": "v1",
@@ -56,7 +56,7 @@ def a_pod(namespace: str, index: int, node: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(600)
-async def test_ten_thousand_pods_run_and_go(control_plane: ControlPlane, namespace: str, timed: Timed) -> None:
+async def test_ten_thousand_pods_run_and_are_deleted(control_plane: ControlPlane, namespace: str, timed: Timed) -> None:
     async with (
         Client(control_plane.connection()) as client,
         Client(control_plane.connection("tester-1")) as kubelet,
@@ -67,7 +67,10 @@ async def test_ten_thousand_pods_run_and_go(control_plane: ControlPlane, namespa
         with timed("created and running"):
             with timed("created"):
                 await asyncio.gather(
-                    *(client.create(PODS, a_pod(namespace, index, nodes[index % NODES].name)) for index in range(COUNT))
+                    *(
+                        client.create(PODS, make_pod(namespace, index, nodes[index % NODES].name))
+                        for index in range(COUNT)
+                    )
                 )
             await pods.until_all(lambda: len(by_phase["Running"]) == COUNT, within_seconds=PATIENCE_SECONDS)
         assert len({pod.status.pod_ip for pod in pods.store}) == COUNT
