@@ -12,7 +12,7 @@ step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo environment programs test lint cluster cluster-down generate manifests e2e bench lock docs clean
+.PHONY: help demo environment programs test test-all lint cluster cluster-down generate manifests e2e bench lock docs clean
 
 help: ## tell what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
@@ -27,7 +27,10 @@ demo: environment ## train the wide-and-deep example on this machine: two parame
 		'  docs/en/local.md                                                   your own YAML and your own image'
 
 test: lint programs ## check everything: format, lint, types, layers, tests on a real control plane
-	$(call step,tests,$(BIN)/pytest)
+	$(call step,tests,$(BIN)/python -m tools.run_tests)
+
+test-all: lint programs ## the same with the long versions of tests: nightly
+	$(call step,tests,$(BIN)/python -m tools.run_tests --long)
 
 lint: environment ## check format, lint, types, import layers, sizes, generated files, links of pages, and workflows
 	$(call step,format,$(BIN)/ruff format --check --quiet $(CHECKED) images)

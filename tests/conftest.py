@@ -17,20 +17,24 @@ from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from testbed.toolchain import AssetsError
 
-CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries"}
+CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries", "volcano_built"}
 SERVED_WITHIN_SECONDS = 100.0
 FOUND = pytest.StashKey[Binaries | AssetsError]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests marked `long`, too, as make test-all does")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     raise_recursion_limit()  # as each of our programs does
-    config.addinivalue_line(
-        "markers", "cluster: needs a real control plane (set by itself where a fixture asks for one)"
-    )
+    config.addinivalue_line("markers", "cluster: needs a real control plane (set where a fixture starts one)")
+    config.addinivalue_line("markers", "long: minutes for what a shorter test shows as well; only with --long")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    deselect_long(config, items)
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -38,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("cluster")
         if "control_plane" in item.fixturenames:
             item.fixturenames.append("recovery")  # the last to be set up, so the first to end: others may need servers
+
+
+def deselect_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

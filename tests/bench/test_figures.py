@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from bench.cluster import BenchCluster
 from bench.figures import FIGURES, NAMESPACES, Samples, Size
 from bench.jobs import Shape
@@ -12,6 +14,8 @@ from bench.local import local
 from bench.ranges import ranges
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
+
+pytestmark = pytest.mark.long
 
 SMALL = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
 LOAD_PREFIXES = ("load_", "behind_")

@@ -16,6 +16,7 @@ ENDS_WELL = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worke
 FAILS = ("clean-*-worker-1", "retried-worker-0")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_e2e_suite_passes_on_hollow_nodes(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "--server-side", "-f", str(CRD))

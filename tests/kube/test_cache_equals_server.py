@@ -223,8 +223,9 @@ class CacheLife(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("examples", [4, pytest.param(15, marks=pytest.mark.long)])
 def test_the_cache_equals_the_server_after_any_mix(
-    breakable_control_plane: ControlPlane, pytestconfig: pytest.Config
+    breakable_control_plane: ControlPlane, pytestconfig: pytest.Config, examples: int
 ) -> None:
     number = pytestconfig.getoption("randomly_seed")
     say(pytestconfig, f"cache state machine: seed {number}; the same again: -p randomly --randomly-seed={number}")
@@ -236,7 +237,7 @@ def test_the_cache_equals_the_server_after_any_mix(
     run_state_machine_as_test(
         seed(number)(Life),
         settings=settings(
-            max_examples=15,
+            max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             database=None,

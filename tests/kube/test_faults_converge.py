@@ -131,6 +131,7 @@ async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
             group.create_task(live_through(number, fault))
 
 
+@pytest.mark.long
 async def test_every_two_faults_together_end_in_convergence_and_nothing_spins_meanwhile(
     control_plane: ControlPlane, namespace: str, pytestconfig: pytest.Config
 ) -> None:

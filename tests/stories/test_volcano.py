@@ -85,9 +85,11 @@ async def test_a_queue_that_is_full_holds_a_job_back_until_another_is_done(harne
 
 
 @pytest.mark.timeout(600)
-async def test_fifty_gangs_at_once_on_a_cluster_for_four_are_all_completed(harness: GangHarness) -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.long)])
+async def test_more_gangs_than_fit_all_complete(harness: GangHarness, count: int) -> None:
+    """The cluster has room for four of them."""
     harness.nodes.script("many-*", exits(0, after=0.2), namespace=harness.namespace)
-    names = [f"many-{number}" for number in range(50)]
+    names = [f"many-{number}" for number in range(count)]
     await harness.submit(*(a_gang(name, cpu="1") for name in names))
     for name in names:
         await harness.wait_phase(name, "Completed", within_seconds=240)

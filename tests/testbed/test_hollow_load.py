@@ -55,6 +55,7 @@ def make_pod(namespace: str, index: int, node: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_ten_thousand_pods_run_and_are_deleted(control_plane: ControlPlane, namespace: str, timed: Timed) -> None:
     async with (

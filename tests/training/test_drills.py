@@ -39,8 +39,8 @@ async def rest_of(process: asyncio.subprocess.Process) -> Outcome:
     ("yaml", "role", "pod"),
     [
         ("wide_and_deep.yaml", "TRAINER", "worker-1"),
-        ("wide_and_deep.yaml", "PSERVER", "ps-1"),
-        ("resnet_cpu.yaml", "TRAINER", "worker-1"),
+        pytest.param("wide_and_deep.yaml", "PSERVER", "ps-1", marks=pytest.mark.long),
+        pytest.param("resnet_cpu.yaml", "TRAINER", "worker-1", marks=pytest.mark.long),
     ],
     ids=["a worker of a PS job", "a server", "a worker of a collective job"],
 )

@@ -26,7 +26,8 @@ from paddle_operator.plan.deadlines import seconds_active
 from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 from tests.support.paddlejob import EXAMPLES, Outcome, Paddlejob, find_pod_process, open_paddlejob
 
-pytestmark = pytest.mark.timeout(1500)  # the first test lives all lives, and may have to install Paddle twice before
+# The first test runs all jobs, and may have to install Paddle twice before.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 PATIENCE_SECONDS = 600.0  # all of them together on two cores; alone, each takes a twentieth of it
 IMAGES = ("demo-resnet:v1", "demo-wide-and-deep:v1")

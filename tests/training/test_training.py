@@ -47,6 +47,8 @@ spec:
   volumeName: nfs-pv
 """
 
+LONG = pytest.mark.long  # each version, mode, network and way to start is in a test without it
+
 
 def check_trained(outcome: Outcome, workers: int, *, at_least: float) -> None:
     """It completed, it learnt, and everybody holds the same parameters."""
@@ -64,14 +66,14 @@ def check_trained(outcome: Outcome, workers: int, *, at_least: float) -> None:
     ("yaml", "paddle", "gloo"),
     [
         (CORPUS / "design-1.yaml", "2.6.2", 1),
-        (CORPUS / "design-1.yaml", "3.0.0", 1),
-        (CORPUS / "user-guide-1.yaml", "2.6.2", 2),
-        (EXAMPLES / "wide_and_deep_podip.yaml", "3.0.0", 0),
-        (EXAMPLES / "wide_and_deep_service.yaml", "2.6.2", 1),
+        pytest.param(CORPUS / "design-1.yaml", "3.0.0", 1, marks=LONG),
+        pytest.param(CORPUS / "user-guide-1.yaml", "2.6.2", 2, marks=LONG),
+        pytest.param(EXAMPLES / "wide_and_deep_podip.yaml", "3.0.0", 0, marks=LONG),
+        pytest.param(EXAMPLES / "wide_and_deep_service.yaml", "2.6.2", 1, marks=LONG),
         (EXAMPLES / "wide_and_deep_service.yaml", "3.0.0", 2),
-        (EXAMPLES / "wide_and_deep_host.yaml", "2.6.2", 1),
+        pytest.param(EXAMPLES / "wide_and_deep_host.yaml", "2.6.2", 1, marks=LONG),
         (EXAMPLES / "wide_and_deep_host.yaml", "3.0.0", 0),
-        (EXAMPLES / "wide_and_deep_volcano.yaml", "2.6.2", 0),
+        pytest.param(EXAMPLES / "wide_and_deep_volcano.yaml", "2.6.2", 0, marks=LONG),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else str(value),
 )
@@ -85,8 +87,15 @@ async def test_parameter_servers_train_and_are_stopped(
     assert stored["status"]["ps"]["succeeded"] == 2, stored["status"]
 
 
-@pytest.mark.parametrize("paddle", ["3.3.1", "2.6.2"])
-@pytest.mark.parametrize("started_by", ["launch", "python"])
+@pytest.mark.parametrize(
+    ("paddle", "started_by"),
+    [
+        ("3.3.1", "launch"),
+        ("2.6.2", "python"),
+        pytest.param("3.3.1", "python", marks=LONG),
+        pytest.param("2.6.2", "launch", marks=LONG),
+    ],
+)
 async def test_collective_workers_train(paddlejob: Paddlejob, paddle: str, started_by: str) -> None:
     plainly = ["--set", "worker.template.spec.containers.0.args=[train_fleet.py]"] if started_by == "python" else []
     outcome = await paddlejob(
@@ -108,6 +117,7 @@ async def test_two_workers_match_one_process(paddlejob: Paddlejob) -> None:
     assert two["loss"] == pytest.approx(one["loss"], rel=0.02)
 
 
+@pytest.mark.long
 async def test_user_guide_volume_example_trains(paddlejob: Paddlejob, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "images/demo-wide-and-deep/wide_and_deep", tmp_path / "nas/wide_and_deep")
     documents = "\n---\n".join([VOLUME_AND_CLAIM, (CORPUS / "user-guide-5.yaml").read_text()])
@@ -115,6 +125,7 @@ async def test_user_guide_volume_example_trains(paddlejob: Paddlejob, tmp_path: 
     check_trained(outcome, 2, at_least=0.9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("yaml", ["user-guide-3.yaml", "user-guide-4.yaml"])
 async def test_user_guide_volcano_and_gpu_examples_train(paddlejob: Paddlejob, yaml: str) -> None:
     check_trained(await paddlejob("run", CORPUS / yaml, "--cpu"), 2, at_least=0.9)
