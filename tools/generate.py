@@ -43,6 +43,7 @@ def files_of_kind(kind: KindDefinition[Any, Any]) -> Texts:
         ROOT / f"config/crd/bases/{kind.group}_{kind.plural}.yaml": to_compact_json(crd(kind)),
         ROOT / f"charts/paddle-operator/crds/{kind.plural}.yaml": to_compact_json(crd(kind)),
         ROOT / "docs/en" / PAGES[kind.kind].file: reference(kind),
+        ROOT / "docs/zh_CN" / PAGES[kind.kind].file: reference(kind, chinese=True),
     }
 
 

@@ -30,6 +30,7 @@ from paddle_operator.api.spec import (
 from paddle_operator.api.status import PaddleJobStatus, Reference, RoleStatus, RootFailure
 from testbed.assets import kubernetes_version
 
+CHINESE_TEXT = Path(__file__).parent / "reference.zh.txt"
 EXAMPLE = Path(__file__).parent.parent / "deploy/examples/wide_and_deep.yaml"
 SPEC = (
     PaddleJobSpec,
@@ -47,6 +48,8 @@ PLAIN = {bool: "true or false", int: "whole number", str: "text", datetime: "tim
 TEXT = """\
 # API reference: PaddleJob
 
+[简体中文](../zh_CN/api_doc.md)
+
 You write a PaddleJob and want to know what a field means, what its default is, or why the API server refused a value.
 This page is generated from the types and rules in `src/paddle_operator/api` by `python -m tools.generate`; `make lint`
 fails if it is stale.
@@ -61,9 +64,9 @@ fails if it is stale.
 {spec}
 A `template` has every field of a pod in Kubernetes {kubernetes}, and no others: `kubectl apply` refuses a typo
 inside it with its path. It differs from the template of a Deployment in three ways. `ephemeralContainers` do not exist,
-since no new pod may have any. `metadata` has only annotations, finalizers, labels, name and namespace. To server-side apply
-a template is one atomic value: applying a part of another manager's template is a conflict, not a merge. Duplicate
-entries of keyed lists (`env` by name, `ports` by port and protocol, `volumes` by name) are refused.
+since no new pod may have any. `metadata` has only annotations, finalizers, labels, name and namespace. To server-side
+apply a template is one atomic value: applying a part of another manager's template is a conflict, not a merge.
+Duplicate entries of keyed lists (`env` by name, `ports` by port and protocol, `volumes` by name) are refused.
 
 ## What is refused
 
@@ -100,8 +103,8 @@ can still be changed and deleted.
 Since 1.30, an API server tolerates a stored value that breaks a newer rule, as long as the value does not change.
 The rules about names rely on this, and older API servers cannot evaluate them.
 
-`kubectl apply` stores a copy in an annotation, which is limited to 262,144 bytes. Each of the three roles has the schema
-of a pod template, so its fields have no descriptions in the CRD. `kubectl explain pod.spec` has them.
+`kubectl apply` stores a copy in an annotation, which is limited to 262,144 bytes. Each of the three roles has the
+schema of a pod template, so its fields have no descriptions in the CRD. `kubectl explain pod.spec` has them.
 
 `deploy/v1` is tested on a real API server of Kubernetes {kubernetes}: every rule, every example, every YAML of the
 documents. `deploy/v1beta1` cannot be: the API was removed in Kubernetes 1.22, and no server with it can be
@@ -118,17 +121,20 @@ class Page:
 
     file: str
     text: str
+    chinese_text: Path
     example: Path
     spec: tuple[type[msgspec.Struct], ...]
     status: tuple[type[msgspec.Struct], ...]
 
 
-PAGES = {"PaddleJob": Page("api_doc.md", TEXT, EXAMPLE, SPEC, STATUS)}
+PAGES = {"PaddleJob": Page("api_doc.md", TEXT, CHINESE_TEXT, EXAMPLE, SPEC, STATUS)}
 
 
-def reference(kind: KindDefinition[Any, Any]) -> str:
+def reference(kind: KindDefinition[Any, Any], *, chinese: bool = False) -> str:
+    """The page of one kind. In Chinese, descriptions and messages stay English, as the CRD has them."""
     page = PAGES[kind.kind]
-    return page.text.format(
+    text = page.chinese_text.read_text() if chinese else page.text
+    return text.format(
         example=page.example.read_text(),
         columns=", ".join(column.name for column in kind.columns),
         kubernetes=kubernetes_version().removeprefix("v").rpartition(".")[0],

@@ -28,7 +28,7 @@ def test_the_closed_list_is_written_down(kind: object) -> None:
 def test_every_verb_that_a_page_names_exists(page: str) -> None:
     verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
     words = (ROOT / page).read_text().replace(".venv/bin/", "").split("paddlejob ")
-    named = {text.split()[0].strip("`,.)") for text in words[1:] if text[:1].islower()}
+    named = {text.split()[0].strip("`,.)，。、；") for text in words[1:] if text[:1].islower()}
     assert named <= verbs, named - verbs
 
 
