@@ -1,4 +1,4 @@
-"""A node on the embedded API server, and for what both servers must agree on, on the real one too."""
+"""A node on the embedded API server, and on the real one for scenarios that must agree on both."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from testbed.control_plane import ControlPlane
-from tests.local.kubelet.bed import NODES, Bed, opened_bed
+from tests.local.kubelet.harness import NODES, NodeHarness, run_node
 
 
 @pytest.fixture
@@ -25,21 +25,21 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def bed(embedded: Client, tmp_path: Path) -> AsyncIterator[Bed]:
-    async with opened_bed(embedded, tmp_path / "state", "default") as bed:
-        yield bed
+async def harness(embedded: Client, tmp_path: Path) -> AsyncIterator[NodeHarness]:
+    async with run_node(embedded, tmp_path / "state", "default") as harness:
+        yield harness
 
 
 @pytest.fixture
-async def cluster_bed(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Bed]:
-    """On the real control plane, whose node controller wants to hear of a node every few seconds."""
+async def cluster_harness(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[NodeHarness]:
+    """On the real control plane, whose node controller expects a Lease every few seconds."""
     async with Client(control_plane.connection()) as client:
         name = f"process-{secrets.token_hex(3)}"
         try:
-            async with opened_bed(
+            async with run_node(
                 client, tmp_path / "state", namespace, name=name, binds_claims=False, lease_renew_seconds=3.0
-            ) as bed:
-                yield bed
+            ) as harness:
+                yield harness
         finally:
             for node in await client.list_all(NODES):
                 if node.key.name.startswith(name):

@@ -1,4 +1,4 @@
-"""What a container finds in its environment, decided without any process."""
+"""The environment and the command line of a container, computed without a process."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -20,7 +20,7 @@ from paddle_operator.local.kubelet.container_env import (
 from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod
 
 
-class Shelf:
+class FakeConfigs:
     """ConfigMaps and Secrets of one namespace."""
 
     def __init__(self, **contents: Mapping[str, bytes]) -> None:
@@ -30,15 +30,15 @@ class Shelf:
         return self._contents.get(name)
 
     def text_data(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
-        found = self._contents.get(name)
-        return None if found is None else {key: value.decode() for key, value in found.items()}
+        data = self._contents.get(name)
+        return None if data is None else {key: value.decode() for key, value in data.items()}
 
 
 def container(**fields: Any) -> ContainerSpec:
     return msgspec.convert({"name": "main", "image": "python"} | fields, ContainerSpec)
 
 
-def facts(**fields: Any) -> DownwardContext:
+def context(**fields: Any) -> DownwardContext:
     meta = {
         "name": "mnist-worker-0",
         "namespace": "ml",
@@ -51,7 +51,7 @@ def facts(**fields: Any) -> DownwardContext:
 
 
 def field(path: str) -> dict[str, Any]:
-    return {"name": "IT", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    return {"name": "VALUE", "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def field(path: str) -> dict[str, Any]:
         ("$()", "$()"),
     ],
 )
-def test_references_are_expanded_as_kubelet_does(text: str, value: str) -> None:
+def test_references_are_expanded_like_kubelet(text: str, value: str) -> None:
     assert expand(text, {"HOST": "there", "PORT": "80"}) == value
 
 
-def test_a_variable_may_refer_to_those_before_it_and_to_a_config_map_but_not_to_later_ones() -> None:
-    wanted = container(
+def test_variable_can_refer_only_to_earlier_ones() -> None:
+    spec = container(
         envFrom=[{"configMapRef": {"name": "common"}}],
         env=[
             {"name": "URL", "value": "$(HOST):$(PORT)"},
@@ -80,26 +80,26 @@ def test_a_variable_may_refer_to_those_before_it_and_to_a_config_map_but_not_to_
             {"name": "AGAIN", "value": "$(URL)/$(PORT)"},
         ],
     )
-    found = resolve_env(wanted, facts(), Shelf(common={"HOST": b"there"}))
-    assert found == {"HOST": "there", "URL": "there:$(PORT)", "PORT": "80", "AGAIN": "there:$(PORT)/80"}
+    variables = resolve_env(spec, context(), FakeConfigs(common={"HOST": b"there"}))
+    assert variables == {"HOST": "there", "URL": "there:$(PORT)", "PORT": "80", "AGAIN": "there:$(PORT)/80"}
 
 
-def test_later_sources_win_over_earlier_ones_and_env_wins_over_all_of_them() -> None:
-    wanted = container(
+def test_env_overrides_later_and_earlier_env_from() -> None:
+    spec = container(
         envFrom=[{"configMapRef": {"name": "one"}}, {"secretRef": {"name": "two"}, "prefix": "P_"}],
         env=[{"name": "A", "value": "own"}],
     )
-    found = resolve_env(wanted, facts(), Shelf(one={"A": b"1", "P_B": b"1"}, two={"B": b"2"}))
-    assert found == {"A": "own", "P_B": "2"}
+    variables = resolve_env(spec, context(), FakeConfigs(one={"A": b"1", "P_B": b"1"}, two={"B": b"2"}))
+    assert variables == {"A": "own", "P_B": "2"}
 
 
-def test_a_key_that_cannot_be_a_variable_is_left_out() -> None:
-    wanted = container(envFrom=[{"configMapRef": {"name": "one"}}])
-    assert resolve_env(wanted, facts(), Shelf(one={"a=b": b"1", "good": b"2"})) == {"good": "2"}
+def test_invalid_variable_name_is_skipped() -> None:
+    spec = container(envFrom=[{"configMapRef": {"name": "one"}}])
+    assert resolve_env(spec, context(), FakeConfigs(one={"a=b": b"1", "good": b"2"})) == {"good": "2"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("fields", "message"),
     [
         ({"envFrom": [{"configMapRef": {"name": "mnist"}}]}, 'configmap "mnist" not found'),
         ({"envFrom": [{"secretRef": {"name": "mnist"}}]}, 'secret "mnist" not found'),
@@ -114,21 +114,21 @@ def test_a_key_that_cannot_be_a_variable_is_left_out() -> None:
         ({"env": [field("status.phase")]}, "unsupported fieldPath: status.phase"),
     ],
 )
-def test_what_is_missing_is_said_in_kubelets_words(wanted: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        resolve_env(container(**wanted), facts(), Shelf(there={}))
+def test_missing_configuration_has_kubelets_message(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve_env(container(**fields), context(), FakeConfigs(there={}))
 
 
-def test_what_is_optional_may_be_missing() -> None:
+def test_optional_references_may_be_missing() -> None:
     absent = {"name": "absent", "key": "k", "optional": True}
-    wanted = container(
+    spec = container(
         envFrom=[{"configMapRef": {"name": "absent", "optional": True}}],
         env=[
             {"name": "A", "valueFrom": {"configMapKeyRef": absent}},
             {"name": "B", "valueFrom": {"secretKeyRef": absent}},
         ],
     )
-    assert resolve_env(wanted, facts(), Shelf()) == {}
+    assert resolve_env(spec, context(), FakeConfigs()) == {}
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_what_is_optional_may_be_missing() -> None:
         ("status.podIPs", "127.16.1.7"),
     ],
 )
-def test_the_downward_api_tells_a_pods_fields(path: str, value: str) -> None:
-    assert resolve_env(container(env=[field(path)]), facts(), Shelf()) == {"IT": value}
+def test_downward_api_fields(path: str, value: str) -> None:
+    assert resolve_env(container(env=[field(path)]), context(), FakeConfigs()) == {"VALUE": value}
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_the_downward_api_tells_a_pods_fields(path: str, value: str) -> None:
         ({"resource": "requests.memory"}, str(512 * 1024**2)),  # not set: what the limit says
     ],
 )
-def test_the_downward_api_tells_a_containers_resources(reference: dict[str, str], value: str) -> None:
+def test_downward_api_resources(reference: dict[str, str], value: str) -> None:
     resources = {"limits": {"memory": "512Mi"}, "requests": {"cpu": "1500m"}}
-    wanted = container(resources=resources, env=[{"name": "IT", "valueFrom": {"resourceFieldRef": reference}}])
-    pod = facts(containers=[{"name": "main", "resources": resources}])
-    assert resolve_env(wanted, pod, Shelf()) == {"IT": value}
+    spec = container(resources=resources, env=[{"name": "VALUE", "valueFrom": {"resourceFieldRef": reference}}])
+    pod = context(containers=[{"name": "main", "resources": resources}])
+    assert resolve_env(spec, pod, FakeConfigs()) == {"VALUE": value}
 
 
 IMAGE = Image("demo", entrypoint=("python3",), command=("train.py",), environment={"PATH": "/image/bin", "LANG": "C"})
@@ -180,26 +180,24 @@ IMAGE = Image("demo", entrypoint=("python3",), command=("train.py",), environmen
         ({"command": ["bash", "-c"], "args": ["echo $(RANK) $$HOME"]}, ("bash", "-c", "echo 3 $HOME")),
     ],
 )
-def test_command_and_args_stand_against_entrypoint_and_cmd_as_in_kubernetes(
-    fields: dict[str, Any], line: tuple[str, ...]
-) -> None:
+def test_command_and_args_override_entrypoint_and_cmd(fields: dict[str, Any], line: tuple[str, ...]) -> None:
     assert resolve_command(container(**fields), IMAGE, {"RANK": "3"}) == line
 
 
-def test_no_command_anywhere_is_said_with_what_to_do() -> None:
+def test_missing_command_names_the_fix() -> None:
     with pytest.raises(
         ConfigError, match="image python has neither ENTRYPOINT nor CMD, so set command of container main"
     ):
         resolve_command(container(), Image("python"), {})
 
 
-def test_the_images_programs_come_first_in_path_unless_the_manifest_sets_it() -> None:
+def test_image_programs_come_first_in_path() -> None:
     image = Image("demo", environment={"PATH": "/image/bin"}, programs=(Path("/venv/bin"),))
     assert process_environment({}, image, host_name="me", home="/root")["PATH"] == "/venv/bin:/image/bin"
     assert process_environment({"PATH": "/own"}, image, host_name="me", home="/root")["PATH"] == "/own"
 
 
-def test_a_process_has_a_host_name_a_home_and_a_path() -> None:
+def test_default_environment() -> None:
     assert process_environment({}, Image("bare"), host_name="me", home="/root") == {
         "HOSTNAME": "me",
         "HOME": "/root",

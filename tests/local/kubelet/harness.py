@@ -1,9 +1,7 @@
-"""A node with real processes, on either API server, and the words in which its tests speak of pods."""
+"""A node with real processes on either API server: what its tests do with pods and wait for."""
 
 import asyncio
-import os
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +18,11 @@ from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox.sandbox import detect_sandbox
 from testbed.followed import Followed, followed
 
-PATIENCE_SECONDS = 100.0  # each takes a moment, but a machine may stall
-UNBOUND = "nobody"  # a scheduler's name that the real control plane has nobody for
+TIMEOUT_SECONDS = 100.0  # each wait takes a moment, but a machine may stall
+UNKNOWN_SCHEDULER = "none"  # so that the scheduler of the real control plane ignores the pods
 
 
-class Whole(Object, frozen=True):
+class RawObject(Object, frozen=True):
     spec: Any = None
     status: Any = None
     data: Any = None
@@ -38,16 +36,16 @@ class Whole(Object, frozen=True):
         return str(self.status.get("podIP", ""))
 
     def container(self, name: str = "main") -> dict[str, Any]:
-        """A container's status; empty while there is none."""
+        """A container's status; empty if there is none yet."""
         status = self.status or {}
         every = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
         return next((each for each in every if each["name"] == name), {})
 
     def state(self, name: str = "main") -> dict[str, Any]:
-        """waiting, running or terminated: what it says."""
+        """The fields of the container's waiting, running or terminated state."""
         return next(iter(self.container(name).get("state", {}).values()), {})
 
-    def waits(self, name: str = "main") -> str:
+    def waiting_reason(self, name: str = "main") -> str:
         return str(self.container(name).get("state", {}).get("waiting", {}).get("reason", ""))
 
     def condition(self, kind: str) -> dict[str, Any]:
@@ -61,119 +59,119 @@ class Event(Object, frozen=True):
     regarding: dict[str, Any] | None = None
 
 
-PODS = Resource("api/v1", "pods", Whole)
-SERVICES = Resource("api/v1", "services", Whole)
-CONFIG_MAPS = Resource("api/v1", "configmaps", Whole)
-SECRETS = Resource("api/v1", "secrets", Whole)
-CLAIMS = Resource("api/v1", "persistentvolumeclaims", Whole)
-VOLUMES = Resource("api/v1", "persistentvolumes", Whole, namespaced=False)
-NODES = Resource("api/v1", "nodes", Whole, namespaced=False)
+PODS = Resource("api/v1", "pods", RawObject)
+SERVICES = Resource("api/v1", "services", RawObject)
+CONFIG_MAPS = Resource("api/v1", "configmaps", RawObject)
+SECRETS = Resource("api/v1", "secrets", RawObject)
+CLAIMS = Resource("api/v1", "persistentvolumeclaims", RawObject)
+VOLUMES = Resource("api/v1", "persistentvolumes", RawObject, namespaced=False)
+NODES = Resource("api/v1", "nodes", RawObject, namespaced=False)
 EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
 
 
-class ShelfImages:
-    """Images by name; every other name is one that nobody knows."""
+class FakeImages:
+    """Images by name; any other name cannot be pulled."""
 
     def __init__(self) -> None:
         self.known = {"python": Image("python"), "sh": Image("sh", entrypoint=("sh", "-c"), command=("true",))}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def find(self, name: str, progress: Progress) -> Image:
-        self.asked.append(name)
+        self.requested.append(name)
         if name not in self.known:
-            raise ImageError("ErrImagePull", f"nobody knows the image {name}")
+            raise ImageError("ErrImagePull", f"unknown image {name}")
         return self.known[name]
 
 
-def pod(name: str, script: str = "exit 0", **more: Any) -> dict[str, Any]:
-    """A pod that runs a shell script once; `more` is for its spec, with `container` for its container."""
+def make_pod(name: str, script: str = "exit 0", **more: Any) -> dict[str, Any]:
+    """A pod that runs a shell script once; `more` are fields of its spec, `container` those of its container."""
     container = {"name": "main", "image": "python", "command": ["sh", "-c", script]} | more.pop("container", {})
     metadata = {"name": name} | more.pop("metadata", {})
     spec = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 60,  # no stall of the machine makes a kill of what ends by itself
+        "terminationGracePeriodSeconds": 60,  # no stall of the machine turns a normal exit into a kill
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "schedulerName": UNBOUND,
+        "schedulerName": UNKNOWN_SCHEDULER,
         "containers": [container],
     } | more
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def config_map(name: str, **data: str) -> dict[str, Any]:
+def make_config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 @dataclass
-class Bed:
+class NodeHarness:
     client: Client
     node: Node
     folder: Path
     namespace: str
-    images: ShelfImages
-    pods: Followed[Whole]
+    images: FakeImages
+    pods: Followed[RawObject]
     block: AddressBlock
     served: asyncio.Task[None]
 
-    async def create(self, manifest: Manifest, kind: Resource[Whole] = PODS) -> Whole:
+    async def create(self, manifest: Manifest, kind: Resource[RawObject] = PODS) -> RawObject:
         metadata = {**manifest["metadata"], **({"namespace": self.namespace} if kind.namespaced else {})}
         return await self.client.create(kind, {**manifest, "metadata": metadata})
 
-    async def run(self, name: str, script: str = "exit 0", **more: Any) -> Whole:
-        """A pod's object, once it has ended."""
-        await self.create(pod(name, script, **more))
-        return await self.finished(name)
+    async def run_pod(self, name: str, script: str = "exit 0", **more: Any) -> RawObject:
+        """Create a pod and return its object once it has finished."""
+        await self.create(make_pod(name, script, **more))
+        return await self.wait_finished(name)
 
-    async def finished(self, name: str) -> Whole:
-        return await self.until(name, lambda pod: pod.phase in ("Succeeded", "Failed"))
+    async def wait_finished(self, name: str) -> RawObject:
+        return await self.wait_until(name, lambda pod: pod.phase in ("Succeeded", "Failed"))
 
-    async def running(self, name: str) -> Whole:
-        return await self.until(name, lambda pod: pod.phase == "Running")
+    async def wait_running(self, name: str) -> RawObject:
+        return await self.wait_until(name, lambda pod: pod.phase == "Running")
 
-    async def until(self, name: str, claim: Callable[[Whole], bool]) -> Whole:
-        return await self.pods.until(name, claim, within_seconds=PATIENCE_SECONDS)
+    async def wait_until(self, name: str, condition: Callable[[RawObject], bool]) -> RawObject:
+        return await self.pods.until(name, condition, within_seconds=TIMEOUT_SECONDS)
 
-    async def gone(self, name: str) -> None:
-        await self.pods.until_gone(name, within_seconds=PATIENCE_SECONDS)
+    async def wait_deleted(self, name: str) -> None:
+        await self.pods.until_gone(name, within_seconds=TIMEOUT_SECONDS)
 
-    async def swept(self, pod: Whole, part: str = "") -> None:
-        """Return when nothing of the pod is left on the disk: that is done behind what is told."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+    async def wait_removed(self, pod: RawObject, part: str = "") -> None:
+        """Return when nothing of the pod is left on disk, which happens after the status write."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while (self.folder / "pods" / pod.uid / part).exists():
                 await asyncio.sleep(0.01)
 
-    async def log(self, pod: Whole, container: str = "main", **options: Any) -> str:
+    async def read_log(self, pod: RawObject, container: str = "main", **options: Any) -> str:
         pieces = self.node.logs.stream(pod.key, pod.uid, LogOptions(container, **options))
         return b"".join([piece async for piece in pieces]).decode()
 
-    async def printed(self, pod: Whole, text: str, container: str = "main") -> str:
-        """The log up to now, as soon as the text is in it."""
+    async def wait_printed(self, pod: RawObject, text: str, container: str = "main") -> str:
+        """Return the log as soon as it contains the text."""
         seen = b""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             async for piece in self.node.logs.stream(pod.key, pod.uid, LogOptions(container, follow=True)):
                 seen += piece
                 if text.encode() in seen:
                     return seen.decode()
-        raise AssertionError(f"{text!r} is not in {seen.decode()!r}, and the container has ended")
+        raise AssertionError(f"{text!r} is not in {seen.decode()!r}, and the container has exited")
 
     async def events(self, name: str) -> list[tuple[str, str]]:
-        """Reason and note of all that was told of a pod, in the order of its being told."""
+        """Reason and note of all events of a pod, in the order of their creation."""
         every = await self.client.list_all(EVENTS, Scope(self.namespace))
         own = [each for each in every if (each.regarding or {}).get("name") == name]
         return [(each.reason, each.note) for each in sorted(own, key=lambda each: each.version)]
 
-    async def event(self, name: str, reason: str, text: str = "") -> str:
-        """The note of the first such event, which is waited for: events are sent behind the work."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+    async def wait_event(self, name: str, reason: str, text: str = "") -> str:
+        """Wait for the first such event and return its note; events are sent asynchronously."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
                 for found, note in await self.events(name):
                     if found == reason and text in note:
                         return note
                 await asyncio.sleep(0.02)
 
-    async def knows_node(self, node: Whole) -> None:
-        """Return when the bed's node has heard of this version of a Node object."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+    async def wait_observed(self, node: RawObject) -> None:
+        """Return when the node has observed this version of a Node object."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while self.node._nodes.store.version < node.version:
                 await asyncio.sleep(0.01)
 
@@ -185,7 +183,7 @@ class Bed:
 
 
 @asynccontextmanager
-async def opened_bed(
+async def run_node(
     client: Client,
     folder: Path,
     namespace: str,
@@ -194,9 +192,9 @@ async def opened_bed(
     clock: Clock | None = None,
     machine: Machine | None = None,
     **settings: Any,
-) -> AsyncIterator[Bed]:
-    """A node that serves a namespace; leaving ends its pods at once and waits for that."""
-    images = ShelfImages()
+) -> AsyncIterator[NodeHarness]:
+    """A node that serves a namespace; on exit its pods are killed, and that is waited for."""
+    images = FakeImages()
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         block = stack.enter_context(AddressBlock.claim())
@@ -214,7 +212,7 @@ async def opened_bed(
         )
         pods = await stack.enter_async_context(followed(client, PODS, Scope(namespace)))
         async with serving(node) as served:
-            yield Bed(client, node, folder, namespace, images, pods, block, served)
+            yield NodeHarness(client, node, folder, namespace, images, pods, block, served)
 
 
 @asynccontextmanager
@@ -232,22 +230,3 @@ async def serving(node: Node) -> AsyncIterator[asyncio.Task[None]]:
         node.stop()
         if not served.cancelled():
             await served
-
-
-def free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def labelled(manifest: Mapping[str, Any], **labels: str) -> dict[str, Any]:
-    return {**manifest, "metadata": {**manifest["metadata"], "labels": labels}}
