@@ -20,21 +20,21 @@ HELLO = "print('hello')"
 
 async def test_cluster_stays_up_until_down(process: Paddlejob, tmp_path: Path) -> None:
     assert (await process("up")).code == 0
-    assert "runs already" in (await process("up")).output
+    assert "already running" in (await process("up")).output
     detached = await process("run", "--detach", *write_program(tmp_path, SLEEP))
-    assert detached.output == "tiny created\nTo follow it: paddlejob logs -f tiny\n"
+    assert detached.output == "tiny created\nfollow it with: paddlejob logs -f tiny\n"
     assert (await process("wait", "tiny", "--timeout", "0")).code == 3
     async with process.start("logs", "-f", "tiny") as following:
         assert following.stdout
         assert await asyncio.wait_for(following.stdout.readline(), STEP_TIMEOUT_SECONDS) == b"worker-0 | started\n"
-    assert (await process("down")).output == "the cluster is down\n"
+    assert (await process("down")).output == "the cluster is stopped\n"
     assert find_processes(process.state) == []
-    assert (await process("down")).output == "no cluster runs\n"
+    assert (await process("down")).output == "no cluster is running\n"
 
 
 async def test_detached_run_starts_the_cluster(process: Paddlejob, tmp_path: Path) -> None:
     detached = await process("run", "--detach", *write_program(tmp_path, HELLO))
-    assert detached.output.splitlines()[0] == "the cluster stays up: paddlejob down ends it"
+    assert detached.output.splitlines()[0] == "the cluster keeps running; stop it with paddlejob down"
     assert (await process("wait", "tiny")).code == 0
 
 
@@ -77,7 +77,7 @@ def test_job_of_a_killed_cluster_can_be_deleted(paddlejob_without_cluster: InPro
 def test_purge_deletes_the_state(paddlejob_without_cluster: InProcessPaddlejob, tmp_path: Path) -> None:
     paddlejob = paddlejob_without_cluster
     paddlejob("run", *write_program(tmp_path, HELLO))
-    assert f"{paddlejob.state} is deleted" in paddlejob("down", "--purge").output
+    assert f"deleted {paddlejob.state}" in paddlejob("down", "--purge").output
     assert not paddlejob.state.exists()
 
 

@@ -42,7 +42,7 @@ async def test_ctrl_c_stops_the_job_within_its_grace_period(process: Paddlejob, 
         output, errors = await running.communicate()
     assert running.returncode == 130, errors
     assert b"worker-0 | bye" in output
-    assert b"stopping: the pods are told to end; Ctrl-C again ends them at once" in errors
+    assert b"stopping tiny: its pods get their grace period; press Ctrl-C again to kill them" in errors
     assert find_processes(process.state) == []
     assert (await process("get")).errors == "No PaddleJobs found in namespace default.\n"
 

@@ -28,7 +28,7 @@ def test_finished_job_is_run_again(paddlejob: InProcessPaddlejob, tmp_path: Path
     paddlejob("run", *arguments)
     again = paddlejob("run", arguments[0])  # without --image: the directory of the image is stored
     assert again.code == 0, again
-    assert again.output.startswith("tiny run again: the one before had finished\n")
+    assert again.output.startswith("tiny created again: the previous job of this name had finished\n")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_missing_gpu_is_refused(paddlejob_without_cluster: InProcessPaddlejob) -
     outcome = paddlejob_without_cluster("run", EXAMPLES / "resnet.yaml")
     assert (outcome.code, outcome.errors) == (
         2,
-        "paddlejob: the job asks for 2 nvidia.com/gpu, and this machine has 0: "
+        "paddlejob: the job requests 2 nvidia.com/gpu, and this machine has 0: "
         "run it with --cpu, or on a cluster that has them (--context)\n",
     )
 
@@ -86,7 +86,7 @@ def test_missing_gpu_is_refused(paddlejob_without_cluster: InProcessPaddlejob) -
         ([WIDE_AND_DEEP, "--set", "worker.replicas=-1"], "spec.worker.replicas is -1, but"),
         ([WIDE_AND_DEEP, "--set", "worker.replica=1"], 'unknown field "spec.worker.replica"'),
         ([WIDE_AND_DEEP, "--image", "x"], "--image x is not of the form NAME=VALUE"),
-        ([WIDE_AND_DEEP, "--volume", "a=/nowhere"], "there is no such folder"),
+        ([WIDE_AND_DEEP, "--volume", "a=/nowhere"], "the directory does not exist"),
     ],
 )
 def test_invalid_request_is_refused_in_one_message(

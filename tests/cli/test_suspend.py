@@ -14,7 +14,7 @@ from tests.support.paddlejob import (
 from tests.support.programs import SLEEP, write_program
 
 BRIEF = "import time\ntime.sleep(0.5)"
-NOT_FOUND = 'paddlejobs.batch.paddlepaddle.org "nobody" not found (404); paddlejob get lists what there is'
+NOT_FOUND = 'paddlejobs.batch.paddlepaddle.org "nobody" not found (404); list jobs with paddlejob get'
 
 
 def test_job_is_suspended_and_resumed(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
@@ -22,27 +22,27 @@ def test_job_is_suspended_and_resumed(paddlejob: InProcessPaddlejob, tmp_path: P
     paddlejob.wait_phase("tiny", "Running")
     suspended = paddlejob("suspend", "tiny")
     assert suspended.code == 0, suspended
-    last = "tiny is suspended, and no pod of it is left; paddlejob resume tiny starts it again"
+    last = "tiny is suspended and its pods are gone; paddlejob resume tiny starts it again"
     assert suspended.output.splitlines()[-1] == last
     assert "tiny  Suspended: spec.suspend is true: " in suspended.output
     assert pod_names(paddlejob) == []
 
     assert paddlejob("get").output.splitlines()[1].split()[:2] == ["tiny", "Suspended"]
     page = paddlejob("describe", "tiny").output
-    assert "of 600 s are left; while the job is suspended, no time passes" in page
+    assert "of 600 s left; the deadline is paused while the job is suspended" in page
     again = paddlejob("suspend", "tiny")
-    message = "paddlejob: tiny is suspended already: paddlejob resume tiny starts it again\n"
+    message = "paddlejob: tiny is already suspended; paddlejob resume tiny starts it again\n"
     assert (again.code, again.errors) == (2, message)
     waited = paddlejob("wait", "tiny", "--timeout", "0.1")
     assert waited.code == 3
-    assert "tiny is Suspended, and does not finish before somebody resumes it: paddlejob resume tiny" in waited.errors
+    assert "tiny is Suspended and cannot finish until it is resumed: paddlejob resume tiny" in waited.errors
 
     resumed = paddlejob("resume", "tiny")
     assert resumed.code == 0, resumed
     assert "tiny  Running: all pods run" in resumed.output
     assert len(pod_names(paddlejob)) == 2
     again = paddlejob("resume", "tiny")
-    message = "paddlejob: tiny is not suspended but Running: paddlejob suspend tiny would suspend it\n"
+    message = "paddlejob: tiny is not suspended (Running); paddlejob suspend tiny suspends it\n"
     assert (again.code, again.errors) == (2, message)
 
 
@@ -51,7 +51,7 @@ def test_finished_and_missing_jobs_are_refused(paddlejob: InProcessPaddlejob, tm
     for verb in ("suspend", "resume"):
         outcome = paddlejob(verb, "tiny")
         assert outcome.code == 2, verb
-        assert "tiny has finished (Completed), and a finished job is not touched: paddlejob run" in outcome.errors
+        assert "tiny has finished (Completed) and cannot be suspended or resumed: run its YAML again" in outcome.errors
         missing = paddlejob(verb, "nobody")
         assert missing.code == 2
         assert NOT_FOUND in missing.errors
@@ -63,7 +63,7 @@ def test_job_is_suspended_without_a_cluster(paddlejob_without_cluster: InProcess
         paddlejob("run", "--detach", *write_program(tmp_path, SLEEP, backoffLimit=1))
         paddlejob.wait_phase("tiny", "Running")
     suspended = paddlejob("suspend", "tiny")
-    assert suspended.output == "tiny is suspended; no cluster runs, and paddlejob up will leave it so\n"
+    assert suspended.output == "tiny is suspended; no cluster is running, and paddlejob up keeps it suspended\n"
     assert find_processes(paddlejob.state) == []
     with start_cluster(paddlejob.state):
         # resume waits for the operator: a resumed job starts with new pods
@@ -76,13 +76,13 @@ def test_yaml_of_a_suspended_job_is_the_same_job(paddlejob: InProcessPaddlejob, 
     paddlejob.wait_phase("tiny", "Running")
     paddlejob("suspend", "tiny")
     again = paddlejob("run", "--detach", *arguments)
-    assert (again.code, again.output.splitlines()[0]) == (0, "tiny is under way already: following it")
+    assert (again.code, again.output.splitlines()[0]) == (0, "tiny unchanged: a job with this spec already exists")
 
 
 def test_job_of_another_controller_is_left_to_it(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
     paddlejob("run", "--detach", *write_program(tmp_path, SLEEP, managedBy="kueue.x-k8s.io/multikueue"))
     outcome = paddlejob("suspend", "tiny")
-    message = "tiny is told to suspend; it is kueue.x-k8s.io/multikueue that looks after it\n"
+    message = "suspend requested for tiny; its controller is kueue.x-k8s.io/multikueue\n"
     assert (outcome.code, outcome.output) == (0, message)
     assert paddlejob.json("tiny")["spec"]["suspend"] is True
 
@@ -119,7 +119,7 @@ async def test_run_of_a_suspended_job_ends_after_resume(paddlejob: InProcessPadd
             while b"no pod exists; paddlejob resume tiny starts it again" not in line:
                 line = await process.stdout.readline()
         resumed = await asyncio.to_thread(paddlejob, "resume", "tiny", "--no-wait")
-        assert resumed.output == "tiny is told to resume\n"
+        assert resumed.output == "resume requested for tiny\n"
         output, errors = await asyncio.wait_for(process.communicate(), STEP_TIMEOUT_SECONDS)
     assert process.returncode == 0, (output, errors)
 

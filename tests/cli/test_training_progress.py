@@ -1,8 +1,8 @@
-"""How far a program is, read off its lines."""
+"""Training progress, parsed from log lines."""
 
 import pytest
 
-from paddle_operator.cli.training_progress import Progress, progress_in, result_in, result_in_words
+from paddle_operator.cli.training_progress import Progress, format_result, parse_progress, parse_result
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ from paddle_operator.cli.training_progress import Progress, progress_in, result_
         ("Epoch 2/10 - loss: 0.3 - 512 images/sec", Progress(None, None, 2, 0.3, 512)),
     ],
 )
-def test_a_line_tells_how_far_its_program_is(line: str, progress: Progress) -> None:
-    assert progress_in(line) == progress
+def test_progress_is_parsed(line: str, progress: Progress) -> None:
+    assert parse_progress(line) == progress
 
 
 @pytest.mark.parametrize(
@@ -32,19 +32,19 @@ def test_a_line_tells_how_far_its_program_is(line: str, progress: Progress) -> N
         "server listens on 127.0.0.1:2379",
     ],
 )
-def test_a_line_about_something_else_tells_nothing(line: str) -> None:
-    assert progress_in(line) is None
+def test_other_lines_have_no_progress(line: str) -> None:
+    assert parse_progress(line) is None
 
 
-def test_what_a_newer_line_does_not_tell_is_kept() -> None:
-    assert Progress(10, 100, None, 0.5, 800).then(Progress(20, None, None, 0.4)) == Progress(20, 100, None, 0.4, 800)
+def test_missing_values_are_kept_on_merge() -> None:
+    assert Progress(10, 100, None, 0.5, 800).merge(Progress(20, None, None, 0.4)) == Progress(20, 100, None, 0.4, 800)
 
 
-def test_progress_reads_as_one_short_line() -> None:
+def test_progress_is_one_short_line() -> None:
     assert str(Progress(20, 100, 1, 0.41234, 812.4)) == "epoch 1  step 20/100  loss 0.4123  812 samples/s"
 
 
-def test_a_result_shows_its_numbers_and_keeps_digests_for_the_log() -> None:
-    result = result_in('PADDLE_RESULT {"accuracy": 0.96875, "loss": 0.1, "parameters": "ab12", "ok": true}')
+def test_result_shows_only_numbers() -> None:
+    result = parse_result('PADDLE_RESULT {"accuracy": 0.96875, "loss": 0.1, "parameters": "ab12", "ok": true}')
     assert result is not None
-    assert result_in_words(result) == "accuracy 0.9688  loss 0.1"
+    assert format_result(result) == "accuracy 0.9688  loss 0.1"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.cli.training_progress import progress_in, result_in
+from paddle_operator.cli.training_progress import parse_progress, parse_result
 from tests.images.programs import RESNET, WIDE_AND_DEEP, loaded
 
 Captured = pytest.CaptureFixture[str]
@@ -61,7 +61,7 @@ def test_cli_parses_the_programs_output(capsys: Captured) -> None:
     training.tell(10, 100, loss=0.25, accuracy=0.5)
     training.end(loss=0.1, accuracy=0.97)
     step, end = capsys.readouterr().out.splitlines()
-    read = progress_in(step)
+    read = parse_progress(step)
     assert read
     assert (read.step, read.of, read.loss) == (10, 100, 0.25)
-    assert result_in(end) == {"rank": 0, "workers": 2, "loss": 0.1, "accuracy": 0.97}
+    assert parse_result(end) == {"rank": 0, "workers": 2, "loss": 0.1, "accuracy": 0.97}

@@ -58,11 +58,11 @@ async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
     await harness.wait_phase("mnist", "Running")
     rests = await paddlejob("suspend", "mnist")
     assert rests.code == 0, rests
-    assert rests.output.splitlines()[-1].startswith("mnist is suspended, and no pod of it is left")
+    assert rests.output.splitlines()[-1].startswith("mnist is suspended and its pods are gone")
     assert await harness.list_pods() == {}
     page = (await paddlejob("describe", "mnist")).output
     assert "Tries:       0 of 3 used" in page
-    assert "of 600 s are left; while the job is suspended, no time passes" in page
+    assert "of 600 s left; the deadline is paused while the job is suspended" in page
     runs = await paddlejob("resume", "mnist")
     assert runs.code == 0, runs
     assert "mnist  Running: all pods run" in runs.output

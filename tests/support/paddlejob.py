@@ -138,7 +138,7 @@ def start_cluster(state: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output, subprocess.Popen(command, stderr=output) as process:
         deadline = time.monotonic() + STEP_TIMEOUT_SECONDS
         try:
-            while State.of({}, state).running() is None:
+            while State.find({}, state).running_cluster() is None:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(POLL_SECONDS)

@@ -150,14 +150,14 @@ def sharing(folder: Path, number: int) -> list[str]:
 async def plays(folder: Path) -> AsyncIterator[Callable[[str], Play]]:
     async with open_paddlejob(folder / "state") as paddlejob:
         assert (await paddlejob("up")).code == 0
-        cluster = State.of({}, paddlejob.state).running()
+        cluster = State.find({}, paddlejob.state).running_cluster()
         assert cluster
         async with Client(connection_to(cluster)) as client:
             yield lambda name: Play(paddlejob, client, name)
 
 
 async def all_lives(folder: Path) -> dict[str, Life]:
-    images = local_images(State.of(os.environ, folder / "state"))
+    images = local_images(State.find(os.environ, folder / "state"))
     await asyncio.gather(*(images.find(name, print) for name in IMAGES))  # so that no life has an installation in it
     async with plays(folder) as play, asyncio.TaskGroup() as group:
         lives = {

@@ -1,4 +1,4 @@
-"""paddlejob delete: ends jobs, with their pods and everything that was made for them."""
+"""paddlejob delete: deletes jobs with their pods and other children."""
 
 import asyncio
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from paddle_operator.cli.live_view import say, warn
-from paddle_operator.cli.logs import pods_of
 from paddle_operator.cli.options import with_target
-from paddle_operator.client.manifests import CannotBeUsed, is_job, read
-from paddle_operator.client.submit import removed
+from paddle_operator.cli.output import echo, echo_error
+from paddle_operator.client.job_watcher import list_pods
+from paddle_operator.client.manifests import UsageError, is_job, read_documents
+from paddle_operator.client.submit import delete_and_wait
 from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
@@ -24,34 +24,26 @@ def delete(
     *,
     target: Target,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="The jobs.")] = None,
-    file: Annotated[Path | None, typer.Option("--filename", "-f", help="The jobs of this YAML.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every job of the namespace.")] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until their pods are gone, too.")] = True,
-    missing_is_fine: Annotated[
-        bool, typer.Option("--ignore-not-found", help="A job that is not there is fine.")
-    ] = False,
+    file: Annotated[Path | None, typer.Option("--filename", "-f", help="The jobs in this YAML.")] = None,
+    all_jobs: Annotated[bool, typer.Option("--all", help="Every job of the namespace.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until the pods are gone, too.")] = True,
+    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="Skip jobs that do not exist.")] = False,
 ) -> None:
-    """Delete jobs; their pods are told to stop and get their grace period.
+    """Delete jobs; their pods get their grace period.
 
     paddlejob delete mnist · paddlejob delete -f job.yaml · paddlejob delete --all
     """
-    wanted = [*(names or []), *(_named_in(file) if file else [])]
-    if bool(wanted) == everything:
-        raise CannotBeUsed("say which jobs to delete: their names, -f FILE, or --all")
-    asyncio.run(_delete(target, wanted, wait=wait, missing_is_fine=missing_is_fine))
+    requested = [*(names or []), *(_names_in(file) if file else [])]
+    if bool(requested) == all_jobs:
+        raise UsageError("no jobs given, or names together with --all: give names, -f FILE, or --all")
+    asyncio.run(_delete(target, requested, wait=wait, ignore_not_found=ignore_not_found))
 
 
-def _named_in(file: Path) -> list[str]:
-    return [each["metadata"]["name"] for each in read(file.read_text(), str(file)) if is_job(each)]
+def _names_in(file: Path) -> list[str]:
+    return [each["metadata"]["name"] for each in read_documents(file.read_text(), str(file)) if is_job(each)]
 
 
-async def forget_pods(client: Client, job: Job) -> None:
-    """Where no node runs, there is nobody to say that a pod has ended; and none of them has a process."""
-    for pod in await pods_of(client, job):
-        await client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)
-
-
-async def _delete(target: Target, names: list[str], *, wait: bool, missing_is_fine: bool) -> None:
+async def _delete(target: Target, names: list[str], *, wait: bool, ignore_not_found: bool) -> None:
     async with target.client() as client:
         namespace = target.namespace_of(client)
         if not names:
@@ -60,14 +52,20 @@ async def _delete(target: Target, names: list[str], *, wait: bool, missing_is_fi
             try:
                 job = job_view(await client.get(PADDLE_JOBS, Key(namespace, name)))
             except NotFound:
-                if not missing_is_fine:
+                if not ignore_not_found:
                     raise
-                warn(f"{name} is not there")
+                echo_error(f"{name} not found")
                 continue
-            if target.is_asleep:
-                await forget_pods(client, job)
+            if not target.is_running:
+                await _delete_pods(client, job)
             if wait:
-                await removed(client, job)
+                await delete_and_wait(client, job)
             else:
                 await client.delete(PADDLE_JOBS, job.key, uid=job.uid, propagation="Background")
-            say(f"{name} deleted")
+            echo(f"{name} deleted")
+
+
+async def _delete_pods(client: Client, job: Job) -> None:
+    """Without grace: no node runs that could confirm their end, and they have no process."""
+    for pod in await list_pods(client, job):
+        await client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)

@@ -1,31 +1,31 @@
-"""paddlejob describe: everything about one job on one page: what it is, where its pods are, why it is as it is."""
+"""paddlejob describe: everything about one job on one page: its state and why, its pods, their addresses, events."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-import msgspec
-
-from paddle_operator.api.paddlejob import Role
+from paddle_operator.api.paddlejob import Role, RoleStatus
 from paddle_operator.cli import tables
-from paddle_operator.cli.deadline_text import facts_ahead
-from paddle_operator.cli.events import events_about
-from paddle_operator.cli.live_view import say
+from paddle_operator.cli.deadline_text import upcoming_deadlines
+from paddle_operator.cli.job_events import Event, list_events
+from paddle_operator.cli.job_progress import status_message
 from paddle_operator.cli.options import JobName, with_target
+from paddle_operator.cli.output import echo
+from paddle_operator.client.job_watcher import list_pods
 from paddle_operator.embedded.target import Target
-from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import NotFound
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Pod
-from paddle_operator.plan.children import pod_view
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
-from paddle_operator.plan.metadata import JOB_UID_LABEL
+from paddle_operator.kube.objects import CONFIG_MAPS, Key, Pod
+from paddle_operator.plan.children import Job, pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 ENDPOINTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_GLOO_HTTP_ENDPOINT")
+MIN_LABEL_WIDTH = 12
 
 
 @with_target
 def describe(*, target: Target, name: JobName) -> None:
-    """Show everything about a job: its pods and their addresses, its conditions, what happened.
+    """Show everything about a job: its pods and their addresses, its conditions and events.
 
     paddlejob describe mnist
     """
@@ -35,81 +35,63 @@ def describe(*, target: Target, name: JobName) -> None:
 async def _describe(target: Target, name: str) -> None:
     async with target.client() as client:
         key = Key(target.namespace_of(client), name)
-        job = dict(await client.manifest(PADDLE_JOBS, key))
-        labels = f"{JOB_UID_LABEL}={job['metadata']['uid']}"
-        pods = [dict(each) for each in await client.manifests(PODS, Scope(key.namespace, labels=labels))]
-        events = await events_about(client, key.namespace, name, since=job["metadata"]["creationTimestamp"])
-        contract = await _contract(client, key)
-        target.tell_if_asleep((job.get("status") or {}).get("phase", ""))
-    say("\n".join(page(job, pods, events, contract, datetime.now(UTC))))
+        job = job_view(await client.get(PADDLE_JOBS, key))
+        pods = await list_pods(client, job)
+        created = job.metadata.creation_timestamp
+        events = await list_events(client, key.namespace, name, since=created.isoformat() if created else "")
+        rendezvous = await _rendezvous_env(client, key)
+        target.warn_if_stopped(job.status.phase)
+    echo("\n".join(page(job, pods, events, rendezvous, datetime.now(UTC))))
 
 
-async def _contract(client: Client, key: Key) -> dict[str, str]:
+async def _rendezvous_env(client: Client, key: Key) -> dict[str, str]:
+    """The variables of the ConfigMap that all pods share; empty before their addresses are known."""
     try:
-        found = dict(await client.manifest(CONFIG_MAPS, key))
+        return dict(await client.manifest(CONFIG_MAPS, key)).get("data") or {}
     except NotFound:
         return {}
-    return found.get("data") or {}
 
 
-def page(
-    job: tables.Manifest,
-    pods: list[tables.Manifest],
-    events: list[tables.Manifest],
-    contract: dict[str, str],
-    now: datetime,
-) -> Iterator[str]:
+def page(job: Job, pods: list[Pod], events: list[Event], rendezvous: Mapping[str, str], now: datetime) -> Iterator[str]:
     """The page, line by line."""
-    metadata, spec, status = job["metadata"], job["spec"], job.get("status") or {}
-    yield from facts(
+    status, spec = job.status, job.spec
+    yield from _labelled(
         {
-            "Name": metadata["name"],
-            "Namespace": metadata["namespace"],
-            "Created": f"{tables.age(metadata.get('creationTimestamp'), now)} ago",
-            "Status": status.get("phase") or "<unknown>",
-            "Why": tables.why(job),
-            "Mode": status.get("mode", ""),
-            "Network": spec.get("intranet", "PodIP"),
-            "Attempt": status.get("attempt") or "",
-            **ahead(job, pods, now),
+            "Name": job.key.name,
+            "Namespace": job.key.namespace,
+            "Created": f"{tables.age(job.metadata.creation_timestamp, now)} ago",
+            "Status": status.phase or "<unknown>",
+            "Why": status_message(job),
+            "Mode": status.mode,
+            "Network": spec.intranet if spec else "",
+            "Attempt": str(status.attempt or ""),
+            **upcoming_deadlines(job, map(pod_view, pods), now),
         }
     )
     for role in Role:
-        if wanted := spec.get(role):
-            yield f"{role + ':':<12} {counts(wanted, status.get(role) or {})}"
-    yield from section("Pods", [tables.pods_table(pods, now)] if pods else ["  none"])
-    known = {name: contract[name] for name in ENDPOINTS if name in contract}
-    yield from section("Addresses", facts(known) if known else ["  not all known yet"])
-    conditions = status.get("conditions") or ()
-    yield from section(
-        "Conditions", (f"  {each['type']}={each['status']}  {each['reason']}: {each['message']}" for each in conditions)
-    )
-    yield from section("Events", [tables.events_table(events, now)] if events else ["  none within the last hour"])
+        if spec and (role_spec := spec.roles.get(role)):
+            counts = _format_counts(role_spec.replicas, status.roles.get(role))
+            yield f"{role + ':':<{MIN_LABEL_WIDTH}} {counts}"
+    yield from _section("Pods", [tables.pods_table(pods, now)] if pods else ["  none"])
+    endpoints = {name: rendezvous[name] for name in ENDPOINTS if name in rendezvous}
+    yield from _section("Addresses", _labelled(endpoints) if endpoints else ["  not all known yet"])
+    conditions = (f"  {each.type}={each.status}  {each.reason}: {each.message}" for each in status.conditions)
+    yield from _section("Conditions", conditions)
+    yield from _section("Events", [tables.events_table(events, now)] if events else ["  none in the last hour"])
 
 
-def ahead(job: tables.Manifest, pods: list[tables.Manifest], now: datetime) -> dict[str, str]:
-    """Tries and deadlines, as the operator sees them; nothing of a job that breaks the rules."""
-    view = job_view(msgspec.json.decode(msgspec.json.encode(job), type=StoredJob))
-    if view.spec is None:
-        return {}
-    return facts_ahead(view, [pod_view(msgspec.convert(pod, Pod)) for pod in pods], now)
+def _labelled(values: Mapping[str, str]) -> Iterator[str]:
+    width = max(MIN_LABEL_WIDTH, max(len(label) for label in values) + 1)
+    return (f"{label + ':':<{width}} {value}" for label, value in values.items() if value)
 
 
-def facts(known: dict[str, object] | dict[str, str]) -> Iterator[str]:
-    width = max(len(name) for name in known) + 1
-    return (f"{name + ':':<{max(width, 12)}} {value}" for name, value in known.items() if value not in ("", None))
+def _format_counts(replicas: int, counted: RoleStatus | None) -> str:
+    names = ("pending", "starting", "running", "succeeded", "failed", "unknown")
+    counts = [f"{number} {name}" for name in names if (number := getattr(counted, name, 0))]
+    return f"{replicas} wanted" + (f": {', '.join(counts)}" if counts else "")
 
 
-def counts(wanted: tables.Manifest, seen: tables.Manifest) -> str:
-    state_counts = [
-        f"{seen[name]} {name}"
-        for name in ("pending", "starting", "running", "succeeded", "failed", "unknown")
-        if seen.get(name)
-    ]
-    return f"{wanted.get('replicas')} wanted" + (f": {', '.join(state_counts)}" if state_counts else "")
-
-
-def section(title: str, lines: "Iterator[str] | list[str]") -> Iterator[str]:
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield ""
     yield f"{title}:"
     yield from lines

@@ -1,31 +1,36 @@
-"""paddlejob get: the jobs that there are, as a table, YAML or JSON; with --watch, as they change."""
+"""paddlejob get: jobs as a table, YAML or JSON; with --watch, a line for each change."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 import typer
 
-from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.cli import tables
-from paddle_operator.cli.live_view import say, warn
 from paddle_operator.cli.options import with_target
+from paddle_operator.cli.output import echo, echo_error
 from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
+from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.work_queue import Priority
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob
+from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
 
 
-class Output(StrEnum):
+class Format(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     YAML = "yaml"
     JSON = "json"
     NAME = "name"
+
+    @property
+    def is_table(self) -> bool:
+        return self in (Format.TABLE, Format.WIDE)
 
 
 @with_target
@@ -33,75 +38,86 @@ def get(
     *,
     target: Target,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these jobs.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to show them.")] = Output.TABLE,
+    output: Annotated[Format, typer.Option("--output", "-o", help="The output format.")] = Format.TABLE,
     selector: Annotated[str, typer.Option("--selector", "-l", help="Only jobs with these labels.")] = "",
-    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="In every namespace.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, a line for each change.")] = False,
+    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A", help="In every namespace.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Then print a line for each change.")] = False,
 ) -> None:
     """List PaddleJobs.
 
     paddlejob get · paddlejob get mnist -o yaml · paddlejob get -w
     """
-    asyncio.run(_get(target, names or [], output, selector, everywhere, watch))
+    asyncio.run(_get(target, names or [], output, selector, all_namespaces, watch))
 
 
-async def _get(target: Target, names: list[str], output: Output, selector: str, everywhere: bool, watch: bool) -> None:
+async def _get(
+    target: Target, names: list[str], output: Format, selector: str, all_namespaces: bool, watch: bool
+) -> None:
     async with target.client() as client:
-        scope = Scope("" if everywhere else target.namespace_of(client), labels=selector)
-        found = await _found(client, scope, names)
-        if not found and not watch and output in (Output.TABLE, Output.WIDE):
-            warn("No PaddleJobs found" + (f" in namespace {scope.namespace}." if scope.namespace else "."))
-            return
-        target.tell_if_asleep(*((each.get("status") or {}).get("phase", "") for each in found))
-        say(shown(found, output, everywhere=everywhere))
+        scope = Scope("" if all_namespaces else target.namespace_of(client), labels=selector)
+        if output.is_table:
+            jobs = await _list_jobs(client, scope, names)
+            if not jobs and not watch:
+                echo_error("No PaddleJobs found" + (f" in namespace {scope.namespace}." if scope.namespace else "."))
+                return
+            target.warn_if_stopped(*(job.status.phase for job in jobs))
+            echo(_table(jobs, output, scope))
+            printed = {job.metadata.resource_version for job in jobs}
+        else:
+            manifests = await _list_manifests(client, scope, names)
+            target.warn_if_stopped(*((each.get("status") or {}).get("phase", "") for each in manifests))
+            echo(format_manifests(manifests, output))
+            printed = {each["metadata"]["resourceVersion"] for each in manifests}
         if watch:
-            await _watch(client, scope, set(names), output, {each["metadata"]["resourceVersion"] for each in found})
+            await _watch(client, scope, set(names), output, printed)
 
 
-async def _found(client: Client, scope: Scope, names: list[str]) -> list[tables.Manifest]:
+async def _list_jobs(client: Client, scope: Scope, names: list[str]) -> list[Job]:
+    if names:
+        return [job_view(await client.get(PADDLE_JOBS, Key(scope.namespace, name))) for name in names]
+    return [job_view(each) for each in await client.list_all(PADDLE_JOBS, scope)]
+
+
+async def _list_manifests(client: Client, scope: Scope, names: list[str]) -> list[tables.Manifest]:
     if names:
         return [dict(await client.manifest(PADDLE_JOBS, Key(scope.namespace, name))) for name in names]
     return [dict(each) for each in await client.manifests(PADDLE_JOBS, scope)]
 
 
-def shown(found: list[tables.Manifest], output: Output, *, everywhere: bool) -> str:
+def _table(jobs: Sequence[Job], output: Format, scope: Scope) -> str:
+    now = datetime.now(UTC)
+    return tables.jobs_table(jobs, now, wide=output is Format.WIDE, with_namespace=not scope.namespace)
+
+
+def format_manifests(manifests: list[tables.Manifest], output: Format) -> str:
     match output:
-        case Output.YAML:
-            return tables.as_yaml(tables.several(found))
-        case Output.JSON:
-            return tables.as_json(tables.several(found))
-        case Output.NAME:
-            return "\n".join(f"paddlejob.batch.paddlepaddle.org/{each['metadata']['name']}" for each in found)
+        case Format.YAML:
+            return tables.as_yaml(tables.as_list(manifests))
+        case Format.JSON:
+            return tables.as_json(tables.as_list(manifests))
         case _:
-            wide = output is Output.WIDE
-            return tables.jobs_table(found, datetime.now(UTC), wide=wide, with_namespace=everywhere)
+            return "\n".join(f"paddlejob.batch.paddlepaddle.org/{each['metadata']['name']}" for each in manifests)
 
 
-async def _watch(client: Client, scope: Scope, names: set[str], output: Output, known: set[str]) -> None:
-    """Until Ctrl-C: each change as one more line, under the head that is there already."""
+async def _watch(client: Client, scope: Scope, names: set[str], output: Format, printed: set[str]) -> None:
+    """Until Ctrl-C: one more line for each change, below the header that was printed."""
     changed: asyncio.Queue[StoredJob] = asyncio.Queue()
 
-    def hear(_old: StoredJob | None, new: StoredJob | None, _lane: Priority) -> None:
-        if new and new.metadata.resource_version not in known and (not names or new.key.name in names):
+    def on_change(_old: StoredJob | None, new: StoredJob | None, _priority: Priority) -> None:
+        if new and new.metadata.resource_version not in printed and (not names or new.key.name in names):
             changed.put_nowait(new)
 
     jobs: Informer[StoredJob, StoredJob] = Informer(client, PADDLE_JOBS, scope)
-    jobs.store.listen(hear)
+    jobs.store.listen(on_change)
     async with asyncio.TaskGroup() as group:
         group.create_task(jobs.run())
         while True:
-            line = shown([as_manifest(await changed.get())], output, everywhere=not scope.namespace)
-            say(line if output in (Output.YAML, Output.JSON, Output.NAME) else line.partition("\n")[2])
-
-
-def as_manifest(job: StoredJob) -> tables.Manifest:
-    """As far as a line of the table reads it."""
-    meta = job.metadata
-    created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else None
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": meta.name, "namespace": meta.namespace, "creationTimestamp": created},
-        "spec": msgspec.json.decode(job.spec),
-        "status": msgspec.json.decode(job.status),
-    }
+            stored = await changed.get()
+            if output.is_table:
+                echo(_table([job_view(stored)], output, scope).partition("\n")[2])
+                continue
+            try:
+                manifest = dict(await client.manifest(PADDLE_JOBS, stored.key))
+            except NotFound:
+                continue  # deleted since
+            echo(format_manifests([manifest], output))

@@ -1,146 +1,144 @@
-"""What is known of a job that somebody watches, and how it is told in words: pure, so that a test can read it."""
+"""What is known of a watched job and its pods, and the lines in which views and tables show it. Pure: no I/O."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import WaitingReason
-from paddle_operator.cli.deadline_text import end_told, expiry_told, tries_told
-from paddle_operator.cli.training_progress import Progress, Result, progress_in, result_in, result_in_words
+from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_tries
+from paddle_operator.cli.training_progress import Progress, Result, format_result, parse_progress, parse_result
+from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.children import Job, PodView, pod_view
 from paddle_operator.plan.status import BARRIER_WAIT_REASON
 
-PREPARING = (
-    WaitingReason.CONTAINER_CREATING
-)  # with a message where an image is being made: what is downloaded, how long it takes
-LONGEST_TAIL = 12  # lines of a failed program that the summary shows again
+MAX_TAIL_LINES = 12  # log lines of a failed pod that the summary repeats
 
 
 @dataclass
 class PodProgress:
-    """A pod, what it told last, and what it printed last."""
+    """A pod, the last progress that it printed, and its last log lines."""
 
     view: PodView
     progress: Progress | None = None
     result: Result | None = None
     tail: list[str] = field(default_factory=list)
-    gone: bool = False
 
 
 class JobProgress:
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.actors: dict[str, PodProgress] = {}
+        self.pods: dict[str, PodProgress] = {}
 
-    def saw(self, pod: Pod) -> bool:
-        """Take over a pod's newest state; says whether it reads otherwise than before."""
+    def update_pod(self, pod: Pod) -> bool:
+        """Store the newest state of a pod. True if its text changes."""
         view = pod_view(pod)
-        actor = self.actors.get(view.name)
-        if actor is None or actor.view.uid != view.uid:
-            self.actors[view.name] = PodProgress(view)
+        known = self.pods.get(view.name)
+        if known is None or known.view.uid != view.uid:
+            self.pods[view.name] = PodProgress(view)
             return True
-        before, actor.view = state_in_words(actor.view), view
-        return before != state_in_words(view)
+        before, known.view = format_pod_detail(known.view), view
+        return before != format_pod_detail(view)
 
-    def left(self, pod: Pod) -> None:
-        actor = self.actors.get(pod.key.name)
-        if actor and actor.view.uid == pod.uid:
-            actor.gone = True
-
-    def heard(self, pod: Pod, text: str) -> Progress | None:
-        """Take over a line; the progress that it tells, if it does."""
-        actor = self.actors.get(pod.key.name)
-        if actor is None:
+    def add_line(self, pod: Pod, line: str) -> Progress | None:
+        """Store a log line. Returns the progress that it reports, if any."""
+        known = self.pods.get(pod.key.name)
+        if known is None:
             return None
-        actor.tail = [*actor.tail[-(LONGEST_TAIL - 1) :], text]
-        actor.result = result_in(text) or actor.result
-        told = progress_in(text)
-        if told:
-            actor.progress = actor.progress.then(told) if actor.progress else told
-        return told
+        known.tail = [*known.tail[-(MAX_TAIL_LINES - 1) :], line]
+        known.result = parse_result(line) or known.result
+        progress = parse_progress(line)
+        if progress:
+            known.progress = known.progress.merge(progress) if known.progress else progress
+        return progress
 
-    def short(self, name: str) -> str:
+    def short_name(self, pod: str) -> str:
         """`worker-0` of `mnist-worker-0`."""
-        return name.removeprefix(f"{self.job.key.name}-")
+        return pod.removeprefix(f"{self.job.key.name}-")
 
     @property
-    def in_order(self) -> list[PodProgress]:
+    def sorted_pods(self) -> list[PodProgress]:
         """Servers first, then workers, each by index."""
-        return sorted(self.actors.values(), key=lambda actor: _place(self.short(actor.view.name)))
+        return sorted(self.pods.values(), key=lambda pod: name_and_index(pod.view.name))
 
 
-def _place(short: str) -> tuple[str, int]:
-    role, _, index = short.rpartition("-")
-    return role, int(index) if index.isdigit() else 0
-
-
-def state_in_words(pod: PodView) -> str:
-    """What a pod is doing, as short as `kubectl get pods` says it and a little clearer."""
+def format_pod_state(pod: PodView) -> str:
+    """The state of a pod as `kubectl get pods` prints it, with the exit code."""
     if pod.exit_code is not None and pod.phase != "Pending":
-        return ended_in_words(pod)
+        return _format_exit(pod)
     if pod.terminating:
         return "Terminating"
     if pod.waiting == BARRIER_WAIT_REASON:
-        return "waiting for the addresses of all"
+        return "waiting for peer addresses"
     if pod.waiting:
-        return pod.waiting_message if pod.waiting == PREPARING and pod.waiting_message else pod.waiting
+        return pod.waiting
     if pod.unschedulable:
-        return "no place for it"
+        return "unschedulable"
     return pod.phase or "Pending"
 
 
-def ended_in_words(pod: PodView) -> str:
+def format_pod_detail(pod: PodView) -> str:
+    """The state of a pod; while its image is built, the step of the build."""
+    state = format_pod_state(pod)
+    is_building = state == WaitingReason.CONTAINER_CREATING and pod.waiting_message
+    return pod.waiting_message if is_building else state
+
+
+def _format_exit(pod: PodView) -> str:
     if pod.exit_code == 0:
         return "Completed"
-    if pod.exit_reason == "OOMKilled":
-        return f"exited {pod.exit_code}, out of memory"
-    return f"exited {pod.exit_code}"
+    reason = pod.exit_reason if pod.exit_reason not in ("", "Error") else ""
+    return f"exited {pod.exit_code} ({reason})" if reason else f"exited {pod.exit_code}"
 
 
 def headline(job: Job, now: datetime) -> str:
     """`mnist  Restarting  0/4  12s  tries used: 1 of 3, next at 12:00:10 UTC  ends at 12:10:00 UTC`."""
-    parts = [job.key.name, job.status.phase or "Pending", job.status.ready, human_duration(seconds_of(job, now))]
-    return "  ".join(filter(None, [*parts, tries_told(job, now), end_told(job, now)]))
+    elapsed = human_duration(elapsed_seconds(job, now))
+    parts = [job.key.name, job.status.phase or "Pending", job.status.ready, elapsed]
+    return "  ".join(filter(None, [*parts, format_tries(job, now), format_deadline(job, now)]))
 
 
-def seconds_of(job: Job, now: datetime) -> float:
-    began = job.metadata.creation_timestamp or now
-    ended = job.status.completion_time or now
-    return max(0.0, (ended - began).total_seconds())
+def elapsed_seconds(job: Job, now: datetime) -> float:
+    """From its creation to its end, or until now."""
+    created = job.metadata.creation_timestamp or now
+    completed = job.status.completion_time or now
+    return max(0.0, (completed - created).total_seconds())
 
 
-def reason_of(job: Job) -> str:
-    """Why the job is as it is, in the operator's own words, and what to do where only its user can do something."""
-    by_type = {each.type: each for each in job.status.conditions}
-    for type_ in ("Failed", "Completed", "Running"):
-        if (found := by_type.get(type_)) and (found.status == "True" or type_ == "Running"):
-            rests = job.status.phase == Phase.SUSPENDED
-            return f"{found.message}; paddlejob resume {job.key.name} starts it again" if rests else found.message
-    accepted = by_type.get("Accepted")
-    return accepted.message if accepted and accepted.status != "True" else ""
+def status_message(job: Job) -> str:
+    """The message of the condition that decides: why the job ended, is invalid, or does or does not run."""
+    conditions = {each.type: each for each in job.status.conditions}
+    for type_ in ("Failed", "Completed"):
+        if (ended := conditions.get(type_)) and ended.status == "True":
+            return ended.message
+    accepted, running = conditions.get("Accepted"), conditions.get("Running")
+    if accepted and accepted.status != "True":
+        return accepted.message
+    if running is None:
+        return ""
+    is_suspended = job.status.phase == Phase.SUSPENDED
+    return f"{running.message}; paddlejob resume {job.key.name} starts it again" if is_suspended else running.message
 
 
-def summary(scene: JobProgress, now: datetime) -> list[str]:
-    """What is left to say at the end, in a few lines."""
-    job = scene.job
-    took = human_duration(seconds_of(job, now))
-    lines = [f"{job.key.name}  {job.status.phase}  after {took}: {reason_of(job)}"]
-    lines += [f"  {told}" for told in (tries_told(job, now), expiry_told(job, now)) if told]
-    for actor in scene.in_order:
-        told = result_in_words(actor.result) if actor.result else ""
-        if told:
-            lines.append(f"  {scene.short(actor.view.name)}  {told}")
+def summary(progress: JobProgress, now: datetime) -> list[str]:
+    """The lines that are printed when the job has ended."""
+    job = progress.job
+    elapsed = human_duration(elapsed_seconds(job, now))
+    lines = [f"{job.key.name}  {job.status.phase}  after {elapsed}: {status_message(job)}"]
+    lines += [f"  {text}" for text in (format_tries(job, now), format_expiry(job, now)) if text]
+    for pod in progress.sorted_pods:
+        if pod.result and (result := format_result(pod.result)):
+            lines.append(f"  {progress.short_name(pod.view.name)}  {result}")
     if job.status.phase == Phase.FAILED:
-        lines += _root_failure_logs(scene)
+        lines += _root_failure_logs(progress)
     return lines
 
 
 def _root_failure_logs(progress: JobProgress) -> list[str]:
     """The last lines of the pod that failed first."""
     failure = progress.job.status.root_failure
-    pod = progress.actors.get(failure.pod) if failure else None
+    pod = progress.pods.get(failure.pod) if failure else None
     if not failure or not pod or not pod.tail:
         return []
-    return [f"  the last lines of {progress.short(failure.pod)}:", *(f"    {line}" for line in pod.tail)]
+    return [f"  last log lines of {progress.short_name(failure.pod)}:", *(f"    {line}" for line in pod.tail)]

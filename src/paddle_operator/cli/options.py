@@ -1,4 +1,4 @@
-"""The flags that every verb has: which cluster, which namespace. A verb takes a Target; these make one."""
+"""The options that every verb has: which cluster, which namespace. A verb takes the Target that they make."""
 
 import inspect
 import os
@@ -14,22 +14,22 @@ from paddle_operator.embedded.target import Target
 R = TypeVar("R")
 
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The namespace; the kubeconfig's own by default.")
+    str | None, typer.Option("--namespace", "-n", help="The namespace; default: that of the kubeconfig.")
 ]
 Kubeconfig = Annotated[
     Path | None, typer.Option("--kubeconfig", help="A real cluster instead of the embedded one; also $KUBECONFIG.")
 ]
 Context = Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")]
-Local = Annotated[bool, typer.Option("--local", help="The embedded cluster, also where KUBECONFIG is set.")]
+Local = Annotated[bool, typer.Option("--local", help="The embedded cluster, even if KUBECONFIG is set.")]
 StateFolder = Annotated[
     Path | None,
     typer.Option(
-        "--state", help="Where the embedded cluster keeps its state; also $PADDLEJOB_STATE.", show_default=False
+        "--state", help="The state directory of the embedded cluster; also $PADDLEJOB_STATE.", show_default=False
     ),
 ]
 JobName = Annotated[str, typer.Argument(help="The name of a PaddleJob.", metavar="NAME")]
 
-_SHARED: dict[str, tuple[Any, object]] = {
+TARGET_OPTIONS: dict[str, tuple[Any, object]] = {
     "namespace": (Namespace, None),
     "kubeconfig": (Kubeconfig, None),
     "context": (Context, None),
@@ -39,23 +39,24 @@ _SHARED: dict[str, tuple[Any, object]] = {
 
 
 def with_target(verb: Callable[..., R]) -> Callable[..., R]:
-    """The verb as typer wants it: its own parameters and the shared ones, of which a Target is made."""
-    own = inspect.signature(verb)
-    mine = [each for each in own.parameters.values() if each.name != "target"]
+    """The verb with TARGET_OPTIONS in place of `target`.
+
+    typer reads options from a signature and cannot nest them, so the signature is composed here: otherwise each of
+    twelve verbs would repeat five parameters.
+    """
+    signature = inspect.signature(verb)
+    own = [each for each in signature.parameters.values() if each.name != "target"]
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _SHARED.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in TARGET_OPTIONS.items()
     ]
 
-    def command(*arguments: Any, **given: Any) -> R:
-        chosen = {name: given.pop(name) for name in _SHARED}
-        state = State.of(os.environ, chosen.pop("state"))
-        return verb(*arguments, target=Target(state, **chosen), **given)
+    def command(**values: Any) -> R:
+        options = {name: values.pop(name) for name in TARGET_OPTIONS}
+        state = State.find(os.environ, options.pop("state"))
+        return verb(target=Target(state, **options), **values)
 
-    command.__name__ = verb.__name__
-    command.__doc__ = verb.__doc__
-    command.__module__ = verb.__module__
-    command.__annotations__ = {each.name: each.annotation for each in (*mine, *shared)}
-    mine = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in mine]
-    command.__signature__ = own.replace(parameters=[*mine, *shared])  # type: ignore[attr-defined]
+    command.__name__, command.__doc__, command.__module__ = verb.__name__, verb.__doc__, verb.__module__
+    command.__annotations__ = {each.name: each.annotation for each in (*own, *shared)}
+    command.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     return command

@@ -1,4 +1,4 @@
-"""paddlejob run: a job from its YAML to its end, in front of your eyes, as `docker compose up` does it."""
+"""paddlejob run: creates a job from its YAML and shows it until it has finished, as `docker compose up` does."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,15 +10,12 @@ from typing import Annotated
 import typer
 
 from paddle_operator.cli import tables
-from paddle_operator.cli.cluster import started
 from paddle_operator.cli.exit_codes import COMPLETED
-from paddle_operator.cli.live_view import say
 from paddle_operator.cli.options import with_target
-from paddle_operator.cli.watch import Terms, attend
+from paddle_operator.cli.output import echo
 from paddle_operator.client import manifests
-from paddle_operator.client.manifests import CannotBeUsed, Document
-from paddle_operator.client.submit import UNDER_WAY, apply_beside, placed, submit
-from paddle_operator.embedded.overrides import LocalOverrides, check_devices, check_images, register
+from paddle_operator.client.manifests import Document, UsageError
+from paddle_operator.client.submit import UNCHANGED, apply_other_objects, submit, with_namespace
 from paddle_operator.embedded.state import NAMESPACE
 from paddle_operator.embedded.target import Target, connection_to
 from paddle_operator.kube.client import Client
@@ -29,13 +26,12 @@ STDIN = "-"
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be run, and how."""
+class RunRequest:
+    """The job and the objects beside it, as the command line has changed them."""
 
     job: Document
-    beside: list[Document]
-    wishes: LocalOverrides
-    seconds: float | None = None
+    other_objects: list[Document]
+    timeout_seconds: float | None = None
 
 
 @with_target
@@ -43,28 +39,28 @@ def run(
     *,
     target: Target,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML with one PaddleJob; - reads standard input.")],
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and return at once.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, show what would be applied.")] = False,
-    cpu: Annotated[bool, typer.Option("--cpu", help="Leave out GPUs and the wish for particular nodes.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Create it and return at once.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print what would be applied.")] = False,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Remove GPUs, nodeSelector and affinity from the job.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="Another name for the job.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field: worker.replicas=4.")
     ] = None,
     images: Annotated[
         list[str] | None,
-        typer.Option("--image", metavar="NAME=DIR", help="The folder, with a Dockerfile, that an image is made of."),
+        typer.Option("--image", metavar="NAME=DIR", help="The directory, with a Dockerfile, behind an image."),
     ] = None,
     build_args: Annotated[
         list[str] | None, typer.Option("--build-arg", metavar="NAME=VALUE", help="An ARG of the Dockerfiles.")
     ] = None,
     volumes: Annotated[
-        list[str] | None, typer.Option("--volume", metavar="CLAIM=DIR", help="The folder behind a volume claim.")
+        list[str] | None, typer.Option("--volume", metavar="CLAIM=DIR", help="The directory behind a volume claim.")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option("--python", help="A Python of this machine instead of the images' own.")
+        Path | None, typer.Option("--python", help="A Python of this machine instead of that of the images.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=1, help="Stop the job after so many seconds.")
+        float | None, typer.Option("--timeout", min=1, help="Stop the job after this many seconds.")
     ] = None,
 ) -> None:
     """Run a job and show its pods, logs and progress until it has finished.
@@ -76,83 +72,86 @@ def run(
     paddlejob run resnet.yaml --cpu --set worker.replicas=4
     paddlejob run job.yaml --image demo:v1=./my-image
     """
-    wishes = LocalOverrides.of(images or [], build_args or [], volumes or [], python)
-    order = prepared(file, name, settings or [], cpu=cpu, wishes=wishes, seconds=timeout)
-    raise typer.Exit(asyncio.run(_run(target, order, detach=detach, dry_run=dry_run)))
+    from paddle_operator.embedded.overrides import LocalOverrides, store_overrides  # 40 ms that no other verb needs
+
+    overrides = LocalOverrides.parse(images or [], build_args or [], volumes or [], python)
+    request = build_request(file, name, settings or [], cpu=cpu, timeout_seconds=timeout)
+    if target.is_embedded:
+        namespace = request.job["metadata"].get("namespace") or target.namespace or NAMESPACE
+        store_overrides(target.state, overrides, namespace, request.job)
+    raise typer.Exit(asyncio.run(_dry_run(target, request) if dry_run else _run(target, request, detach=detach)))
 
 
-def prepared(
-    file: str, name: str | None, settings: list[str], *, cpu: bool, wishes: LocalOverrides, seconds: float | None
-) -> Order:
-    """What the file says, with what the command line changes. Raises CannotBeUsed."""
+def build_request(
+    file: str, name: str | None, settings: list[str], *, cpu: bool, timeout_seconds: float | None
+) -> RunRequest:
+    """Read the file and apply the options of the command line. Raises UsageError."""
     source = "standard input" if file == STDIN else file
-    job, beside = manifests.parted(manifests.read(text_of(file), source), source)
-    job = manifests.with_settings(job, settings)
+    job, other_objects = manifests.split_job(manifests.read_documents(_read_text(file), source), source)
+    job = manifests.apply_settings(job, settings)
     if name:
         job = {**job, "metadata": {**job["metadata"], "name": name}}
     if cpu:
-        job, left_out = manifests.on_cpu(job)
-        if left_out:
-            say(f"--cpu leaves out: {', '.join(left_out)}")
-    return Order(job, beside, wishes, seconds)
+        job, removed = manifests.without_devices(job)
+        if removed:
+            echo(f"--cpu removes: {', '.join(removed)}")
+    return RunRequest(job, other_objects, timeout_seconds)
 
 
-def text_of(file: str) -> str:
+def _read_text(file: str) -> str:
     if file == STDIN:
         return typer.get_text_stream("stdin").read()
     try:
         return Path(file).read_text()
     except OSError as error:
-        raise CannotBeUsed(f"{file} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CannotBeUsed(f"{file} is no text, but must be YAML in UTF-8") from None
+        raise UsageError(f"{file} is not UTF-8 text: it must be YAML in UTF-8") from None
 
 
-async def _run(target: Target, order: Order, *, detach: bool, dry_run: bool) -> int:
-    if target.is_embedded:
-        namespace = order.job["metadata"].get("namespace") or target.namespace or NAMESPACE
-        images = manifests.images_of(order.job)
-        check_devices(order.job)
-        register(target.state, order.wishes, namespace, images)
-        check_images(target.state, images)
-    if dry_run:
-        return await _rehearse(target, order)
-    alone = target.is_asleep and not detach
-    async with _cluster(target, detach=detach) as client:
+async def _run(target: Target, request: RunRequest, *, detach: bool) -> int:
+    fail_if_stuck = not target.is_running and not detach
+    async with _cluster_client(target, detach=detach) as client:
         namespace = target.namespace_of(client)
-        await apply_beside(client, [placed(each, namespace) for each in order.beside])
-        submitted, what = await submit(client, placed(order.job, namespace))
-        say(f"{submitted.key.name} {what}")
+        await apply_other_objects(client, [with_namespace(each, namespace) for each in request.other_objects])
+        job, action = await submit(client, with_namespace(request.job, namespace))
+        echo(f"{job.key.name} {action}")
         if detach:
-            say(f"To follow it: paddlejob logs -f {submitted.key.name}")
+            echo(f"follow it with: paddlejob logs -f {job.key.name}")
             return COMPLETED
-        return await attend(client, submitted, Terms(order.seconds, ours=what != UNDER_WAY, alone=alone))
+        from paddle_operator.cli.watch import WatchOptions, watch_until_finished  # rich, which no other verb needs
+
+        options = WatchOptions(request.timeout_seconds, owns_job=action != UNCHANGED, fail_if_stuck=fail_if_stuck)
+        return await watch_until_finished(client, job, options)
 
 
 @asynccontextmanager
-async def _cluster(target: Target, *, detach: bool) -> AsyncIterator[Client]:
-    """A client of the cluster that is meant; the embedded one is brought up where it does not run."""
-    if not target.is_asleep:
+async def _cluster_client(target: Target, *, detach: bool) -> AsyncIterator[Client]:
+    """A client of the target; an embedded cluster is started, in this process or detached, if it does not run."""
+    if target.is_running:
         async with target.client() as client:
             yield client
     elif detach:
-        async with Client(connection_to(await started(target.state))) as client:
-            say("the cluster stays up: paddlejob down ends it")
+        from paddle_operator.embedded.process import start_cluster
+
+        async with Client(connection_to(await start_cluster(target.state))) as client:
+            echo("the cluster keeps running; stop it with paddlejob down")
             yield client
     else:
         from paddle_operator.embedded.cluster import cluster
 
-        async with cluster(target.state) as served, Client(connection_to(served)) as client:
+        async with cluster(target.state) as running, Client(connection_to(running)) as client:
             yield client
 
 
-async def _rehearse(target: Target, order: Order) -> int:
-    """Ask the API server about everything, and let it keep nothing."""
+async def _dry_run(target: Target, request: RunRequest) -> int:
+    """Let the API server validate everything without storing it, and print it."""
     async with target.client() as client:
         namespace = target.namespace_of(client)
-        every = [placed(each, namespace) for each in (*order.beside, order.job)]
-        await apply_beside(client, every[:-1], dry_run=True)
-        with suppress(AlreadyExists):  # what it says has been judged before its name was
-            await client.create(PADDLE_JOBS, every[-1], strict=True, dry_run=True)
-    say("\n---\n".join(tables.as_yaml(each) for each in every))
+        job = with_namespace(request.job, namespace)
+        other_objects = [with_namespace(each, namespace) for each in request.other_objects]
+        await apply_other_objects(client, other_objects, dry_run=True)
+        with suppress(AlreadyExists):  # validated before its name was checked
+            await client.create(PADDLE_JOBS, job, strict=True, dry_run=True)
+    echo("\n---\n".join(tables.as_yaml(each) for each in (*other_objects, job)))
     return COMPLETED

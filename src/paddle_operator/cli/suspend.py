@@ -1,25 +1,25 @@
-"""paddlejob suspend and resume: a job makes room for others, and goes on later under the same name."""
+"""paddlejob suspend and resume: stop the pods of a job, and start it again later under the same name."""
 
 import asyncio
 from typing import Annotated
 
 import typer
 
-from paddle_operator.api.paddlejob import MANAGER, Phase
-from paddle_operator.cli.deleted_job import told_of_gone
-from paddle_operator.cli.exit_codes import COMPLETED, FAILED, NOT_YET, REFUSED
-from paddle_operator.cli.job_progress import JobProgress, reason_of
-from paddle_operator.cli.live_view import Headlines, say, warn
+from paddle_operator.api.paddlejob import Phase
+from paddle_operator.cli.exit_codes import COMPLETED, FAILED, NOT_YET, REFUSED, report_deleted_job
+from paddle_operator.cli.job_progress import JobProgress, status_message
 from paddle_operator.cli.options import JobName, with_target
-from paddle_operator.client.job_watcher import Claim, Follower
-from paddle_operator.client.manifests import CannotBeUsed
+from paddle_operator.cli.output import echo, echo_error
+from paddle_operator.cli.plain_view import StatusView
+from paddle_operator.client.job_watcher import JobPredicate, JobWatcher
+from paddle_operator.client.manifests import UsageError
 from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
-Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Maximum seconds to wait.")]
 
 
 @with_target
@@ -30,9 +30,9 @@ def suspend(
     wait: Annotated[bool, typer.Option(help="Wait until its pods are gone.")] = True,
     timeout: Timeout = 600,
 ) -> None:
-    """Suspend a job: its pods are told to end and get their grace period; the job stays, and no deadline runs.
+    """Suspend a job: its pods get their grace period and are deleted; the job remains, and no deadline runs.
 
-    A program that saves checkpoints goes on from the last one when the job is resumed; any other starts anew.
+    When it is resumed, a program that saves checkpoints continues from the last one; any other starts again.
 
     Exit code: 0 suspended, 1 it failed meanwhile, 2 it cannot be suspended, 3 not yet.
 
@@ -49,7 +49,7 @@ def resume(
     wait: Annotated[bool, typer.Option(help="Wait until all its pods run.")] = True,
     timeout: Timeout = 600,
 ) -> None:
-    """Resume a job that is suspended: it gets new pods, and its deadline runs on from where it stood.
+    """Resume a suspended job: it gets new pods, and its deadline continues with the time that was left.
 
     Exit code: 0 it runs or has completed, 1 it failed, 2 it cannot be resumed, 3 not yet.
 
@@ -58,99 +58,94 @@ def resume(
     raise typer.Exit(asyncio.run(_resume(target, name, timeout if wait else None)))
 
 
-async def _suspend(target: Target, name: str, seconds: float | None) -> int:
+async def _suspend(target: Target, name: str, timeout_seconds: float | None) -> int:
     async with target.client() as client:
-        job = await _found(target, client, name)
+        job = await _get_unfinished(target, client, name)
         if job.spec and job.spec.suspend:
-            raise CannotBeUsed(f"{name} is suspended already: paddlejob resume {name} starts it again")
-        asked = await _asked(client, job, suspend=True)
-        if target.is_asleep:
-            say(f"{name} is suspended; no cluster runs, and paddlejob up will leave it so")
+            raise UsageError(f"{name} is already suspended; paddlejob resume {name} starts it again")
+        patched = await _set_suspend(client, job, suspend=True)
+        if not target.is_running:
+            echo(f"{name} is suspended; no cluster is running, and paddlejob up keeps it suspended")
             return COMPLETED
-        if seconds is None or is_anothers(asked):
-            say(f"{name} is told to suspend{_by_whom(asked)}")
+        if timeout_seconds is None or not patched.is_ours:
+            echo(f"suspend requested for {name}{_controller_hint(patched)}")
             return COMPLETED
-        rests = await _until(client, asked, lambda job, pods: job.finished or _is_gone(job, pods), seconds)
-    if rests is None or not is_suspended(rests):
-        return _not_suspended(name, rests, seconds)
-    say(f"{name} is suspended, and no pod of it is left; paddlejob resume {name} starts it again")
+        suspended = await _wait_until(
+            client, patched, lambda job, pods: job.finished or (is_suspended(job) and not pods), timeout_seconds
+        )
+    if suspended is None or not is_suspended(suspended):
+        return _report_not_suspended(name, suspended, timeout_seconds)
+    echo(f"{name} is suspended and its pods are gone; paddlejob resume {name} starts it again")
     return COMPLETED
 
 
-async def _resume(target: Target, name: str, seconds: float | None) -> int:
+async def _resume(target: Target, name: str, timeout_seconds: float | None) -> int:
     async with target.client() as client:
-        job = await _found(target, client, name)
+        job = await _get_unfinished(target, client, name)
         if job.spec and not job.spec.suspend:
             phase = job.status.phase or Phase.PENDING
-            raise CannotBeUsed(f"{name} is not suspended but {phase}: paddlejob suspend {name} would suspend it")
-        asked = await _asked(client, job, suspend=False)
-        if target.is_asleep:
-            say(f"{name} is resumed; no cluster runs, and paddlejob up starts it")
+            raise UsageError(f"{name} is not suspended ({phase}); paddlejob suspend {name} suspends it")
+        patched = await _set_suspend(client, job, suspend=False)
+        if not target.is_running:
+            echo(f"{name} is resumed; no cluster is running: paddlejob up starts it")
             return COMPLETED
-        if seconds is None or is_anothers(asked):
-            say(f"{name} is told to resume{_by_whom(asked)}")
+        if timeout_seconds is None or not patched.is_ours:
+            echo(f"resume requested for {name}{_controller_hint(patched)}")
             return COMPLETED
-        runs = await _until(client, asked, lambda job, _: job.finished or job.status.phase == Phase.RUNNING, seconds)
-        if runs is None:
-            return await told_of_gone(client, asked)
-    if runs.status.phase not in (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED):
-        warn(f"{name} does not run after {seconds:g} s. To see why: paddlejob describe {name}")
+        resumed = await _wait_until(
+            client, patched, lambda job, _: job.finished or job.status.phase == Phase.RUNNING, timeout_seconds
+        )
+        if resumed is None:
+            return await report_deleted_job(client, patched)
+    if resumed.status.phase not in (Phase.RUNNING, Phase.COMPLETED, Phase.FAILED):
+        echo_error(f"{name} is not Running after {timeout_seconds:g} s; see paddlejob describe {name}")
         return NOT_YET
-    return FAILED if runs.status.phase == Phase.FAILED else COMPLETED
+    return FAILED if resumed.status.phase == Phase.FAILED else COMPLETED
 
 
-async def _found(target: Target, client: Client, name: str) -> Job:
-    """The job. Raises NotFound, and CannotBeUsed where it is past being suspended or resumed."""
+async def _get_unfinished(target: Target, client: Client, name: str) -> Job:
+    """The job. Raises NotFound, and UsageError if it has finished or is being deleted."""
     job = job_view(await client.get(PADDLE_JOBS, Key(target.namespace_of(client), name)))
     if job.metadata.deletion_timestamp:
-        raise CannotBeUsed(f"{name} is being deleted: when it is gone, paddlejob run its YAML again")
+        raise UsageError(f"{name} is being deleted: when it is gone, run its YAML again with paddlejob run")
     if job.finished:
-        raise CannotBeUsed(
-            f"{name} has finished ({job.status.phase}), and a finished job is not touched: "
-            "paddlejob run its YAML to run it again"
+        raise UsageError(
+            f"{name} has finished ({job.status.phase}) and cannot be suspended or resumed: "
+            "run its YAML again with paddlejob run"
         )
     return job
 
 
-async def _asked(client: Client, job: Job, *, suspend: bool) -> Job:
-    change = {"metadata": {"uid": job.uid}, "spec": {"suspend": suspend}}
-    return job_view(await client.merge(PADDLE_JOBS, job.key, change))
+async def _set_suspend(client: Client, job: Job, *, suspend: bool) -> Job:
+    patch = {"metadata": {"uid": job.uid}, "spec": {"suspend": suspend}}
+    return job_view(await client.merge(PADDLE_JOBS, job.key, patch))
 
 
-def is_anothers(job: Job) -> bool:
-    return job.spec is not None and job.spec.managed_by not in ("", MANAGER)
-
-
-def _by_whom(job: Job) -> str:
-    return f"; it is {job.spec.managed_by} that looks after it" if job.spec and is_anothers(job) else ""
+def _controller_hint(job: Job) -> str:
+    return f"; its controller is {job.spec.managed_by}" if job.spec and not job.is_ours else ""
 
 
 def is_suspended(job: Job) -> bool:
-    """And we know of it: the phase alone may be of before the last resume."""
+    """The phase alone may be older than the last resume."""
     return job.status.phase == Phase.SUSPENDED and job.status.observed_generation >= job.metadata.generation
 
 
-def _is_gone(job: Job, pods: int) -> bool:
-    return is_suspended(job) and not pods
-
-
-async def _until(client: Client, job: Job, claim: Claim, seconds: float) -> Job | None:
-    """The job when the claim is true of it, or as it was seen last when time is up; None where it was deleted."""
-    shown = Headlines(JobProgress(job))
-    follower = Follower(client, job, shown, with_logs=False)
+async def _wait_until(client: Client, job: Job, predicate: JobPredicate, timeout_seconds: float) -> Job | None:
+    """The job when the predicate holds, or its newest state at the timeout; None if it was deleted."""
+    view = StatusView(JobProgress(job))
+    watcher = JobWatcher(client, job, view, with_logs=False)
     try:
-        return await asyncio.wait_for(follower.until(claim), seconds)
+        return await asyncio.wait_for(watcher.wait_until(predicate), timeout_seconds)
     except TimeoutError:
-        return shown.scene.job
+        return view.progress.job
 
 
-def _not_suspended(name: str, job: Job | None, seconds: float) -> int:
-    """Somebody was quicker, or its end takes long."""
+def _report_not_suspended(name: str, job: Job | None, timeout_seconds: float) -> int:
     if job is None:
-        warn(f"{name} was deleted meanwhile")
+        echo_error(f"{name} was deleted meanwhile")
         return REFUSED
     if job.finished:
-        warn(f"{name}  {job.status.phase} before it could be suspended: {reason_of(job)}")
+        echo_error(f"{name}  {job.status.phase} before it could be suspended: {status_message(job)}")
         return FAILED if job.status.phase == Phase.FAILED else REFUSED
-    warn(f"{name} is not suspended after {seconds:g} s. To see why: paddlejob describe {name}")
+    echo_error(f"{name} is not suspended after {timeout_seconds:g} s; see paddlejob describe {name}")
     return NOT_YET

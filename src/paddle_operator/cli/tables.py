@@ -1,4 +1,4 @@
-"""Turns jobs, pods and events into text: tables, YAML, JSON. Pure: what it is given is what it shows."""
+"""Formats jobs, pods and events as tables, YAML and JSON. Pure: the time is an argument."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,137 +7,98 @@ from typing import Any
 
 import yaml
 
+from paddle_operator.cli.job_events import Event, last_seen
+from paddle_operator.cli.job_progress import format_pod_state, status_message
+from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
+from paddle_operator.kube.objects import Pod
+from paddle_operator.plan.children import Job, pod_view
 
 Manifest = dict[str, Any]
 
+JOB_COLUMNS = ("NAME", "STATUS", "MODE", "READY", "AGE")
+WIDE_JOB_COLUMNS = (*JOB_COLUMNS, "TRIES", "STARTED", "FINISHED", "WHY")
+POD_COLUMNS = ("POD", "STATE", "ADDRESS", "NODE", "RESTARTS", "AGE")
+EVENT_COLUMNS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns three spaces apart, as kubectl prints them."""
-    every = [[*map(str, head)], *([*map(str, row)] for row in rows)]
-    widths = [max(len(row[place]) for row in every) for place in range(len(head))]
+    lines = [[*map(str, columns)], *([*map(str, row)] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
     return "\n".join(
-        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in every
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 
-JOB_HEAD = ("NAME", "STATUS", "MODE", "READY", "AGE")
-WIDE_JOB_HEAD = (*JOB_HEAD, "TRIES", "STARTED", "FINISHED", "WHY")
+def jobs_table(jobs: Sequence[Job], now: datetime, *, wide: bool = False, with_namespace: bool = False) -> str:
+    columns = WIDE_JOB_COLUMNS if wide else JOB_COLUMNS
+    rows = [_job_row(job, now, wide=wide, with_namespace=with_namespace) for job in jobs]
+    return table((*(["NAMESPACE"] if with_namespace else []), *columns), rows)
 
 
-def job_row(job: Manifest, now: datetime, *, wide: bool, with_namespace: bool) -> list[str]:
-    status, metadata = job.get("status") or {}, job["metadata"]
+def _job_row(job: Job, now: datetime, *, wide: bool, with_namespace: bool) -> list[str]:
+    status = job.status
     cells = [
-        *([metadata.get("namespace", "")] if with_namespace else []),
-        metadata["name"],
-        status.get("phase") or "<unknown>",
-        status.get("mode") or "<unknown>",
-        status.get("ready") or "<unknown>",
-        age(metadata.get("creationTimestamp"), now),
+        *([job.key.namespace] if with_namespace else []),
+        job.key.name,
+        status.phase or "<unknown>",
+        status.mode or "<unknown>",
+        status.ready or "<unknown>",
+        age(job.metadata.creation_timestamp, now),
     ]
     if wide:
-        cells += [tries(job), age(status.get("startTime"), now), age(status.get("completionTime"), now), why(job)]
+        limit = job.spec.backoff_limit if job.spec else None
+        tries = "<none>" if limit is None else f"{status.restarts}/{limit}"
+        cells += [tries, age(status.start_time, now), age(status.completion_time, now), status_message(job)]
     return cells
 
 
-def tries(job: Manifest) -> str:
-    """`1/3`: how many tries of backoffLimit are used up."""
-    limit = (job.get("spec") or {}).get("backoffLimit")
-    return "<none>" if limit is None else f"{(job.get('status') or {}).get('restarts', 0)}/{limit}"
-
-
-def jobs_table(jobs: Sequence[Manifest], now: datetime, *, wide: bool = False, with_namespace: bool = False) -> str:
-    head = WIDE_JOB_HEAD if wide else JOB_HEAD
-    rows = [job_row(job, now, wide=wide, with_namespace=with_namespace) for job in jobs]
-    return table((*(["NAMESPACE"] if with_namespace else []), *head), rows)
-
-
-def why(job: Manifest) -> str:
-    """The operator's own words about where the job stands."""
-    conditions = {each["type"]: each for each in (job.get("status") or {}).get("conditions") or ()}
-    for kind in ("Failed", "Completed"):
-        if conditions.get(kind, {}).get("status") == "True":
-            return str(conditions[kind]["message"])
-    for kind in ("Accepted", "Running"):
-        if conditions.get(kind, {}).get("status") == "False":
-            return str(conditions[kind]["message"])
-    return ""
-
-
-def age(moment: str | None, now: datetime) -> str:
-    """How long ago, as kubectl writes it."""
-    when = parsed(moment)
-    return human_duration((now - when).total_seconds()) if when else "<none>"
-
-
-def parsed(moment: str | None) -> datetime | None:
-    return datetime.fromisoformat(moment).astimezone(UTC) if moment else None
-
-
-def pod_state(pod: Manifest) -> str:
-    status = pod.get("status") or {}
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        state = each.get("state") or {}
-        if "waiting" in state:
-            return str(state["waiting"].get("reason") or "Waiting")
-        if (ended := state.get("terminated")) and ended.get("exitCode"):
-            return f"exited {ended['exitCode']}" + (
-                f" ({ended['reason']})" if ended.get("reason") not in (None, "Error") else ""
-            )
-    return {"Succeeded": "Completed"}.get(status.get("phase", ""), status.get("phase") or "Pending")
-
-
-def pods_table(pods: Sequence[Manifest], now: datetime) -> str:
-    head = ("POD", "STATE", "ADDRESS", "NODE", "RESTARTS", "AGE")
+def pods_table(pods: Sequence[Pod], now: datetime) -> str:
     rows = [
         (
-            pod["metadata"]["name"],
-            pod_state(pod),
-            (pod.get("status") or {}).get("podIP") or "<none>",
-            pod["spec"].get("nodeName") or "<none>",
-            sum(each.get("restartCount", 0) for each in (pod.get("status") or {}).get("containerStatuses") or ()),
-            age(pod["metadata"].get("creationTimestamp"), now),
+            pod.key.name,
+            format_pod_state(pod_view(pod)),
+            pod.status.pod_ip or "<none>",
+            pod.spec.node_name or "<none>",
+            sum(each.restart_count for each in pod.status.container_statuses),
+            age(pod.metadata.creation_timestamp, now),
         )
-        for pod in sorted(pods, key=lambda each: natural(each["metadata"]["name"]))
+        for pod in sorted(pods, key=lambda pod: name_and_index(pod.key.name))
     ]
-    return table(head, rows)
+    return table(POD_COLUMNS, rows)
 
 
-def natural(name: str) -> tuple[str, int]:
-    """worker-10 behind worker-9."""
-    head, _, index = name.rpartition("-")
-    return (head, int(index)) if index.isdigit() else (name, 0)
-
-
-def events_table(events: Sequence[Manifest], now: datetime) -> str:
-    head = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
-    ordered = sorted(events, key=lambda event: last_seen(event) or "")
+def events_table(events: Sequence[Event], now: datetime) -> str:
     rows = [
         (
-            age(last_seen(event), now) + times(event),
+            _last_seen_age(event, now) + _count(event),
             event.get("type") or "",
             event.get("reason") or "",
-            about(event),
+            _object(event),
             " ".join(str(event.get("note") or "").split()),
         )
-        for event in ordered
+        for event in sorted(events, key=lambda event: last_seen(event) or "")
     ]
-    return table(head, rows)
+    return table(EVENT_COLUMNS, rows)
 
 
-def last_seen(event: Manifest) -> str | None:
-    series = event.get("series") or {}
-    return series.get("lastObservedTime") or event.get("eventTime") or event.get("deprecatedLastTimestamp")
+def age(time: datetime | None, now: datetime) -> str:
+    """How long ago, as kubectl prints it."""
+    return human_duration((now - time).total_seconds()) if time else "<none>"
 
 
-def times(event: Manifest) -> str:
+def _last_seen_age(event: Event, now: datetime) -> str:
+    time = last_seen(event)
+    return age(datetime.fromisoformat(time).astimezone(UTC) if time else None, now)
+
+
+def _count(event: Event) -> str:
     count = (event.get("series") or {}).get("count") or event.get("deprecatedCount") or 1
     return f" (x{count})" if count > 1 else ""
 
 
-def about(event: Manifest) -> str:
+def _object(event: Event) -> str:
     regarding: Mapping[str, str] = event.get("regarding") or {}
     return f"{regarding.get('kind', '').lower()}/{regarding.get('name', '')}"
 
@@ -152,14 +113,16 @@ _Dumper.add_representer(
 )
 
 
-def as_yaml(found: Manifest) -> str:
-    return yaml.dump(found, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120).rstrip("\n")
+def as_yaml(manifest: Manifest) -> str:
+    return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120).rstrip("\n")
 
 
-def as_json(found: Manifest) -> str:
-    return json.dumps(found, indent=4, ensure_ascii=False)
+def as_json(manifest: Manifest) -> str:
+    return json.dumps(manifest, indent=4, ensure_ascii=False)
 
 
-def several(found: Sequence[Manifest]) -> Manifest:
+def as_list(manifests: Sequence[Manifest]) -> Manifest:
     """One object as it is, several as a List, as kubectl does."""
-    return found[0] if len(found) == 1 else {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(found)}
+    if len(manifests) == 1:
+        return manifests[0]
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(manifests)}

@@ -1,6 +1,6 @@
-"""How far is a program? Read off the lines that it prints: our own examples' JSON, or what people usually write.
+"""Parses training progress from log lines: the JSON of our examples, or the usual `step 7/80 loss=2.5`.
 
-The form of our own lines is described in images/README.md.
+images/README.md describes our own format.
 """
 
 import re
@@ -9,7 +9,7 @@ import msgspec
 
 OWN_PROGRESS = "PADDLE_PROGRESS "
 OWN_RESULT = "PADDLE_RESULT "
-NOT_ASKED_FOR = ("rank", "workers")  # the line is the rank's own, and the summary counts the workers
+HIDDEN_RESULTS = ("rank", "workers")  # the summary line names the pod, and counts the workers itself
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _SIGN = r"\s*[:= ]\s*\[?"
@@ -21,7 +21,7 @@ _RATE_BEFORE = re.compile(rf"({_NUMBER})\s*(?:samples|images|rows)/s(?:ec)?\b", 
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What a program has told last; None where it does not tell."""
+    """The last values that a program printed; None where it printed none."""
 
     step: int | None = None
     of: int | None = None
@@ -30,32 +30,32 @@ class Progress(msgspec.Struct, frozen=True):
     samples_per_second: float | None = None
 
     def __str__(self) -> str:
-        told = [
+        parts = [
             f"epoch {self.epoch}" if self.epoch is not None else "",
             f"step {self.step}{f'/{self.of}' if self.of is not None else ''}" if self.step is not None else "",
             f"loss {self.loss:.4g}" if self.loss is not None else "",
             f"{self.samples_per_second:,.0f} samples/s" if self.samples_per_second is not None else "",
         ]
-        return "  ".join(filter(None, told))
+        return "  ".join(filter(None, parts))
 
-    def then(self, newer: "Progress") -> "Progress":
-        """This, with everything that the newer one tells."""
-        told = {name: value for name, value in msgspec.structs.asdict(newer).items() if value is not None}
-        return msgspec.structs.replace(self, **told)
+    def merge(self, newer: "Progress") -> "Progress":
+        """This, with the values of the newer one where it has any."""
+        values = {name: value for name, value in msgspec.structs.asdict(newer).items() if value is not None}
+        return msgspec.structs.replace(self, **values)
 
 
 Result = dict[str, float | int | str | bool | None]
 
 
-def progress_in(line: str) -> Progress | None:
-    """What a line tells; None where it tells no step, no loss and no rate."""
+def parse_progress(line: str) -> Progress | None:
+    """The progress in a line; None without a step or epoch and a loss or rate."""
     start = line.find(OWN_PROGRESS)
     if start >= 0:
         return _decoded(line[start + len(OWN_PROGRESS) :])
     step, epoch, loss = _STEP.search(line), _EPOCH.search(line), _LOSS.search(line)
     rate = _RATE.search(line) or _RATE_BEFORE.search(line)
     if not (step or epoch) or not (loss or rate):
-        return None  # a step alone may be a step of anything
+        return None  # `step 1: install` is no training step
     return Progress(
         step=int(step[1]) if step else None,
         of=int(step[2]) if step and step[2] else None,
@@ -72,7 +72,7 @@ def _decoded(text: str) -> Progress | None:
         return None
 
 
-def result_in(line: str) -> Result | None:
+def parse_result(line: str) -> Result | None:
     start = line.find(OWN_RESULT)
     if start < 0:
         return None
@@ -82,11 +82,11 @@ def result_in(line: str) -> Result | None:
         return None
 
 
-def result_in_words(result: Result) -> str:
-    """The numbers that a person asks for first; digests and the like stay in the log."""
+def format_result(result: Result) -> str:
+    """The numbers of a result; digests and other text stay in the log."""
     shown = {
         name: value
         for name, value in result.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name not in NOT_ASKED_FOR
+        if isinstance(value, int | float) and not isinstance(value, bool) and name not in HIDDEN_RESULTS
     }
     return "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())

@@ -1,4 +1,4 @@
-"""Stays with a job until it is over: shows it, and stops it where the user asks, time is up, or it can never start."""
+"""Watches a job until it has finished, and stops it on Ctrl-C, at a timeout, or when it can never start."""
 
 import asyncio
 import signal
@@ -12,118 +12,123 @@ from rich.console import Console
 
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import Reason
-from paddle_operator.cli.deleted_job import told_of_gone
-from paddle_operator.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, NOT_YET
-from paddle_operator.cli.job_progress import JobProgress, reason_of, summary
-from paddle_operator.cli.live_view import LiveScreen, PlainScreen, say, warn
-from paddle_operator.cli.logs import pods_of
-from paddle_operator.client.job_watcher import Follower, Screen
-from paddle_operator.client.submit import removed
+from paddle_operator.cli.exit_codes import COMPLETED, FAILED, INTERRUPTED, NOT_YET, report_deleted_job
+from paddle_operator.cli.job_progress import JobProgress, status_message, summary
+from paddle_operator.cli.live_view import LiveView
+from paddle_operator.cli.output import echo, echo_error
+from paddle_operator.cli.plain_view import PlainView
+from paddle_operator.client.job_watcher import JobObserver, JobWatcher, list_pods
+from paddle_operator.client.submit import delete_and_wait
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import PODS, Pod
 from paddle_operator.plan.children import Job
 from paddle_operator.plan.status import RUNNING
 
-# On a machine of one's own nobody comes and helps: these would be waited for in vain.
-HOPELESS = frozenset({Reason.IMAGE_PULL_FAILED, Reason.CREATE_CONTAINER_FAILED, Reason.INVALID, Reason.UNSCHEDULABLE})
+# On a local cluster nobody else can fix these, so waiting is useless.
+PERMANENT_REASONS = frozenset(
+    {Reason.IMAGE_PULL_FAILED, Reason.CREATE_CONTAINER_FAILED, Reason.INVALID, Reason.UNSCHEDULABLE}
+)
 
 
 @dataclass(frozen=True)
-class Terms:
-    """How long a job is attended, whether it is ours to stop, and whether nobody else could help it start."""
-
-    seconds: float | None = None
-    ours: bool = True
-    alone: bool = False
+class WatchOptions:
+    timeout_seconds: float | None = None
+    owns_job: bool = True  # this command created the job, so it also stops it
+    fail_if_stuck: bool = False  # stop a job that can never start
 
 
-class Attended:
-    """Passes on what is shown, and notices a job that can never start."""
+class StuckDetector:
+    """Forwards everything to another observer, and sets an event when the job can never start."""
 
-    def __init__(self, screen: Screen, stuck: asyncio.Event) -> None:
-        self._screen, self._stuck = screen, stuck
+    def __init__(self, observer: JobObserver, stuck: asyncio.Event) -> None:
+        self._observer, self._stuck = observer, stuck
 
-    def job(self, job: Job) -> None:
-        self._screen.job(job)
+    def on_job(self, job: Job) -> None:
+        self._observer.on_job(job)
         running = next((each for each in job.status.conditions if each.type == RUNNING), None)
-        if running and running.status == "False" and running.reason in HOPELESS:
+        if running and running.status == "False" and running.reason in PERMANENT_REASONS:
             self._stuck.set()
 
-    def pod(self, pod: Pod) -> None:
-        self._screen.pod(pod)
+    def on_pod(self, pod: Pod) -> None:
+        self._observer.on_pod(pod)
 
-    def gone(self, pod: Pod) -> None:
-        self._screen.gone(pod)
+    def on_pod_deleted(self, pod: Pod) -> None:
+        self._observer.on_pod_deleted(pod)
 
-    def line(self, pod: Pod, container: str, text: str) -> None:
-        self._screen.line(pod, container, text)
-
-
-async def attend(client: Client, job: Job, terms: Terms) -> int:
-    """Show the job until it is over, and say how it was; the answer is the exit code."""
-    scene, console, stuck = JobProgress(job), Console(), asyncio.Event()
-    screen = LiveScreen(scene, console) if console.is_terminal else PlainScreen(scene)
-    with interrupts() as interrupted, screen.shown() if isinstance(screen, LiveScreen) else nullcontext():
-        attended = Attended(screen, stuck) if terms.alone else screen
-        following = asyncio.ensure_future(Follower(client, job, attended).until_finished())
-        asked, hopeless = (asyncio.ensure_future(each.wait()) for each in (interrupted.first, stuck))
-        await asyncio.wait((following, asked, hopeless), timeout=terms.seconds, return_when=asyncio.FIRST_COMPLETED)
-        why = INTERRUPTED if asked.done() else FAILED if hopeless.done() else NOT_YET
-        if not following.done():
-            await part(client, scene, terms, interrupted, why)
-            await end(following, asked, hopeless)
-            return why
-        await end(asked, hopeless)
-    ended = following.result()
-    return told(scene, ended) if ended else await told_of_gone(client, scene.job)
+    def on_log_line(self, pod: Pod, container: str, line: str) -> None:
+        self._observer.on_log_line(pod, container, line)
 
 
-def told(scene: JobProgress, ended: Job) -> int:
-    scene.job = ended
-    for line in summary(scene, datetime.now(UTC)):
-        say(line)
-    return COMPLETED if ended.status.phase == Phase.COMPLETED else FAILED
+async def watch_until_finished(client: Client, job: Job, options: WatchOptions) -> int:
+    """Show the job until it has finished and print its summary. Returns the exit code."""
+    progress, console, stuck = JobProgress(job), Console(), asyncio.Event()
+    view = LiveView(progress, console) if console.is_terminal else PlainView(progress)
+    with handle_signals() as signals, view.drawn() if isinstance(view, LiveView) else nullcontext():
+        observer = StuckDetector(view, stuck) if options.fail_if_stuck else view
+        watching = asyncio.ensure_future(JobWatcher(client, job, observer).wait_finished())
+        interrupted, failed = (asyncio.ensure_future(each.wait()) for each in (signals.first, stuck))
+        await asyncio.wait(
+            (watching, interrupted, failed), timeout=options.timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        code = INTERRUPTED if interrupted.done() else FAILED if failed.done() else NOT_YET
+        if not watching.done():
+            await _leave_unfinished(client, progress, options, signals, code)
+            await _cancel(watching, interrupted, failed)
+            return code
+        await _cancel(interrupted, failed)
+    ended = watching.result()
+    return _print_summary(progress, ended) if ended else await report_deleted_job(client, progress.job)
 
 
-async def part(client: Client, scene: JobProgress, terms: Terms, interrupted: "Interrupts", why: int) -> None:
-    """Before its end: a job of ours is stopped, another's is left as it is."""
-    name = scene.job.key.name
-    if why == NOT_YET:
-        warn(f"{name} was not finished within {terms.seconds:g} s")
-    if why == FAILED:
-        warn(f"{name} cannot start here: {reason_of(scene.job)}")
-    if not terms.ours:
-        warn(f"{name} is left as it is: paddlejob delete {name} ends it")
+def _print_summary(progress: JobProgress, job: Job) -> int:
+    progress.job = job
+    for line in summary(progress, datetime.now(UTC)):
+        echo(line)
+    return COMPLETED if job.status.phase == Phase.COMPLETED else FAILED
+
+
+async def _leave_unfinished(
+    client: Client, progress: JobProgress, options: WatchOptions, signals: "Signals", code: int
+) -> None:
+    """Stop a job that this command created; leave another one running."""
+    name = progress.job.key.name
+    if code == NOT_YET:
+        echo_error(f"{name} did not finish within {options.timeout_seconds:g} s")
+    if code == FAILED:
+        echo_error(f"{name} cannot start here: {status_message(progress.job)}")
+    if not options.owns_job:
+        echo_error(f"{name} keeps running; delete it with paddlejob delete {name}")
         return
-    warn("stopping: the pods are told to end" + ("; Ctrl-C again ends them at once" if why == INTERRUPTED else ""))
-    await stop(client, scene.job, interrupted)
-    warn(f"{name} is stopped and deleted, its logs too")
+    hint = "; press Ctrl-C again to kill them" if code == INTERRUPTED else ""
+    echo_error(f"stopping {name}: its pods get their grace period{hint}")
+    await _stop(client, progress.job, signals)
+    echo_error(f"{name} is stopped and deleted, with its logs")
 
 
-async def stop(client: Client, job: Job, interrupted: "Interrupts") -> None:
-    """With grace, or at once where the user has lost patience."""
-    gently = asyncio.ensure_future(removed(client, job))
-    at_once = asyncio.ensure_future(interrupted.second.wait())
-    await asyncio.wait((gently, at_once), return_when=asyncio.FIRST_COMPLETED)
-    if not gently.done():
-        for pod in await pods_of(client, job):
+async def _stop(client: Client, job: Job, signals: "Signals") -> None:
+    """Delete the job; at the second signal, delete its pods without grace."""
+    deleting = asyncio.ensure_future(delete_and_wait(client, job))
+    second = asyncio.ensure_future(signals.second.wait())
+    await asyncio.wait((deleting, second), return_when=asyncio.FIRST_COMPLETED)
+    if not deleting.done():
+        for pod in await list_pods(client, job):
             try:
                 await client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)
             except NotFound:
                 continue
-    await gently
-    await end(at_once)
+    await deleting
+    await _cancel(second)
 
 
-async def end(*tasks: "asyncio.Future[Any]") -> None:
+async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
 
 
-class Interrupts:
-    """Ctrl-C, and Ctrl-C again; a terminal that is closed counts as the first."""
+class Signals:
+    """The first and the second SIGINT, SIGTERM or SIGHUP (a closed terminal)."""
 
     def __init__(self) -> None:
         self.first, self.second = asyncio.Event(), asyncio.Event()
@@ -133,13 +138,13 @@ class Interrupts:
 
 
 @contextmanager
-def interrupts() -> Iterator[Interrupts]:
-    loop, interrupted = asyncio.get_running_loop(), Interrupts()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in signals:
-        loop.add_signal_handler(number, interrupted)
+def handle_signals() -> Iterator[Signals]:
+    loop, signals = asyncio.get_running_loop(), Signals()
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, signals)
     try:
-        yield interrupted
+        yield signals
     finally:
-        for number in signals:
+        for number in numbers:
             loop.remove_signal_handler(number)

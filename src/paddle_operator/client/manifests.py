@@ -1,6 +1,6 @@
-"""What did the user write? YAML in, manifests out, with what the command line changes; every refusal names the place.
+"""Reads YAML files and applies the changes of the command line; every error names file, line and field.
 
-Nothing here asks a cluster: what a PaddleJob may say is api/'s matter, and the API server's.
+Nothing here validates a PaddleJob: the API server does, by the rules in api/.
 """
 
 import copy
@@ -15,20 +15,20 @@ from paddle_operator.plan.pod_template import is_device
 Document = dict[str, Any]
 
 
-class CannotBeUsed(Exception):
-    """What the user gave us cannot be used; str() is a sentence with the place and the fix."""
+class UsageError(Exception):
+    """The user's input cannot be used; str() names the place and the fix."""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice, as the API server does: one of the two would be lost in silence."""
+    """Refuses duplicate keys, as the API server does: PyYAML would drop one of them."""
 
 
-def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _construct_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
         key = loader.construct_object(key_node, deep=True)
         if isinstance(key, str) and key in seen and key != "<<":
-            raise yaml.constructor.ConstructorError(None, None, f'the key "{key}" stands twice', key_node.start_mark)
+            raise yaml.constructor.ConstructorError(None, None, f'duplicate key "{key}"', key_node.start_mark)
         seen.add(key if isinstance(key, str) else str(key))
     loader.flatten_mapping(node)
     return {
@@ -36,21 +36,21 @@ def _strict_mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, 
     }
 
 
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _strict_mapping)
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
 
 
-def read(text: str, source: str) -> list[Document]:
-    """All documents of a file. Raises CannotBeUsed with line and column."""
+def read_documents(text: str, source: str) -> list[Document]:
+    """All documents of a file. Raises UsageError with line and column."""
     try:
         found = [each for each in yaml.load_all(text, Loader=_StrictLoader) if each is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{source} line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        raise CannotBeUsed(f"{place} is no YAML: {error.problem or error.context}") from None
+        raise UsageError(f"{place} is not valid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise CannotBeUsed(f"{source} is no YAML: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not found:
-        raise CannotBeUsed(f"{source} is empty: write a PaddleJob, such as deploy/examples/wide_and_deep.yaml")
+        raise UsageError(f"{source} is empty: write a PaddleJob, such as deploy/examples/wide_and_deep.yaml")
     for number, each in enumerate(found, 1):
         _check_is_object(each, f"{source}, document {number}" if len(found) > 1 else source)
     return found
@@ -59,45 +59,45 @@ def read(text: str, source: str) -> list[Document]:
 def _check_is_object(document: object, place: str) -> None:
     if not isinstance(document, dict):
         what = "a list" if isinstance(document, list) else repr(document)
-        raise CannotBeUsed(f"{place} is {what}, but must be an object with apiVersion and kind")
+        raise UsageError(f"{place} is {what}, but must be an object with apiVersion and kind")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str):
-            raise CannotBeUsed(f"{place}: {field} is not set, but is needed: add it")
+            raise UsageError(f"{place}: {field} is not set, but is needed: add it")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise CannotBeUsed(f"{place}: metadata.name is not set, but is needed: add it")
+        raise UsageError(f"{place}: metadata.name is not set, but is needed: add it")
 
 
 def is_job(document: Document) -> bool:
     return document["kind"] == KIND and str(document["apiVersion"]).partition("/")[0] == GROUP
 
 
-def parted(documents: Sequence[Document], source: str) -> tuple[Document, list[Document]]:
-    """The one PaddleJob, and what stands beside it. Raises CannotBeUsed where it is not one."""
+def split_job(documents: Sequence[Document], source: str) -> tuple[Document, list[Document]]:
+    """The PaddleJob and the other documents. Raises UsageError unless there is exactly one PaddleJob."""
     jobs = [each for each in documents if is_job(each)]
     if len(jobs) != 1:
         kinds = ", ".join(dict.fromkeys(f"{each['apiVersion']} {each['kind']}" for each in documents))
-        raise CannotBeUsed(
-            f"{source} has {len(jobs)} PaddleJobs ({kinds}), but exactly one can be run: "
+        raise UsageError(
+            f"{source} has {len(jobs)} PaddleJobs ({kinds}), but paddlejob run needs exactly one: "
             f"one document must have apiVersion {GROUP}/v1 and kind {KIND}"
         )
     return jobs[0], [each for each in documents if not is_job(each)]
 
 
-def with_settings(job: Document, settings: Iterable[str]) -> Document:
-    """The job with each `worker.replicas=4` written into its spec; a number picks an item of a list."""
+def apply_settings(job: Document, settings: Iterable[str]) -> Document:
+    """The job with each FIELD=VALUE set in its spec; a number in the path is an index of a list."""
     changed = copy.deepcopy(job)
     for setting in settings:
         path, equals, value = setting.partition("=")
         parts = path.split(".")
         if not equals or not all(parts):
-            raise CannotBeUsed(f"--set {setting} is not of the form FIELD=VALUE, such as worker.replicas=4")
+            raise UsageError(f"--set {setting} is not of the form FIELD=VALUE, such as worker.replicas=4")
         root: Any = changed if parts[0] in ("spec", "metadata") else changed.setdefault("spec", {})
-        _put(root, parts, yaml.safe_load(value), setting)
+        _set_field(root, parts, yaml.safe_load(value), setting)
     return changed
 
 
-def _put(inner: Any, parts: list[str], value: object, setting: str) -> None:
+def _set_field(inner: Any, parts: list[str], value: object, setting: str) -> None:
     *above, last = parts
     for part in above:
         inner = inner.setdefault(part, {}) if isinstance(inner, dict) else _item(inner, part, setting)
@@ -107,24 +107,24 @@ def _put(inner: Any, parts: list[str], value: object, setting: str) -> None:
         _item(inner, last, setting)
         inner[int(last)] = value
     else:
-        raise CannotBeUsed(f"--set {setting}: there is no field below {'.'.join(above)}, which is {inner!r}")
+        raise UsageError(f"--set {setting}: {'.'.join(above)} is {inner!r} and has no fields")
 
 
 def _item(inner: Any, part: str, setting: str) -> Any:
     if isinstance(inner, list) and part.isdigit() and int(part) < len(inner):
         return inner[int(part)]
     what = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
-    raise CannotBeUsed(f"--set {setting}: {part} names nothing in {what}")
+    raise UsageError(f"--set {setting}: {part} does not exist in {what}")
 
 
 def templates_of(job: Document) -> Iterable[tuple[Role, int, dict[str, Any]]]:
-    """Role, replicas and pod spec of what can be read of a job; the API server says what is wrong with the rest."""
+    """Role, replicas and pod spec of each valid role; the API server reports what is invalid."""
     spec = job.get("spec")
     for role in Role:
-        wanted = spec.get(role) if isinstance(spec, dict) else None
-        template = wanted.get("template") if isinstance(wanted, dict) else None
+        role_spec = spec.get(role) if isinstance(spec, dict) else None
+        template = role_spec.get("template") if isinstance(role_spec, dict) else None
         pod = template.get("spec") if isinstance(template, dict) else None
-        replicas = wanted.get("replicas") if isinstance(wanted, dict) else None
+        replicas = role_spec.get("replicas") if isinstance(role_spec, dict) else None
         if isinstance(pod, dict) and isinstance(replicas, int):
             yield role, replicas, pod
 
@@ -135,38 +135,38 @@ def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def images_of(job: Document) -> list[str]:
-    """Every image that the job names, once."""
+    """The images of the job, without duplicates."""
     named = [each.get("image") for _, _, pod in templates_of(job) for each in containers_of(pod)]
     return list(dict.fromkeys(each for each in named if isinstance(each, str)))
 
 
 def devices_of(job: Document) -> dict[str, int]:
-    """How many of each device the job's pods ask for together."""
-    asked: dict[str, int] = {}
+    """The number of each device that all pods of the job request together."""
+    requested: dict[str, int] = {}
     for _, replicas, pod in templates_of(job):
         for container in containers_of(pod):
             for name, number in _devices(container).items():
-                asked[name] = asked.get(name, 0) + replicas * number
-    return asked
+                requested[name] = requested.get(name, 0) + replicas * number
+    return requested
 
 
 def _devices(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
-    both = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return {name: int(number) for name, number in both.items() if is_device(name) and str(number).isdigit()}
+    requests = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return {name: int(number) for name, number in requests.items() if is_device(name) and str(number).isdigit()}
 
 
-def on_cpu(job: Document) -> tuple[Document, list[str]]:
-    """The job without devices and without the wish for particular nodes, and what was left out."""
-    changed, left_out = copy.deepcopy(job), [f"{number} {name}" for name, number in devices_of(job).items()]
+def without_devices(job: Document) -> tuple[Document, list[str]]:
+    """The job without devices, nodeSelector and affinity, and a list of what was removed."""
+    changed, removed = copy.deepcopy(job), [f"{number} {name}" for name, number in devices_of(job).items()]
     for _, _, pod in templates_of(changed):
-        left_out += [name for name in ("nodeSelector", "affinity") if pod.pop(name, None)]
+        removed += [name for name in ("nodeSelector", "affinity") if pod.pop(name, None)]
         for container in containers_of(pod):
             resources = container.get("resources") or {}
             for part in ("requests", "limits"):
-                kept = {name: each for name, each in (resources.get(part) or {}).items() if not is_device(name)}
+                others = {name: each for name, each in (resources.get(part) or {}).items() if not is_device(name)}
                 if part in resources:
-                    resources[part] = kept
+                    resources[part] = others
             if resources.pop("claims", None):
-                left_out.append("resource claims")
-    return changed, list(dict.fromkeys(left_out))
+                removed.append("resource claims")
+    return changed, list(dict.fromkeys(removed))

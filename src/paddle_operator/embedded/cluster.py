@@ -48,10 +48,10 @@ async def api_server(
     Raises AlreadyRuns.
     """
     logs = logs or LogFiles(state.folder)
-    last = state.last()
+    last = state.last_cluster()
     token = last.token if last else secrets.token_urlsafe(32)
     port, secure_port = (_same_port(url) for url in ((last.url, last.secure_url) if last else ("", "")))
-    with state.held():
+    with state.locked():
         server = ApiServer(
             state.folder, served_kinds(kinds), token=token, logs=logs, port=port, secure_port=secure_port
         )
@@ -81,7 +81,9 @@ async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KIN
         served = await stack.enter_async_context(api_server(state, logs, kinds))
         connection = PlainConnection(served.url, served.token)
         parts = await stack.enter_async_context(asyncio.TaskGroup())
-        last = state.last()  # with other addresses, what is written of pods that have not begun yet would be untrue
+        last = (
+            state.last_cluster()
+        )  # with other addresses, what is written of pods that have not begun yet would be untrue
         block = stack.enter_context(AddressBlock.claim(last.block if last else None))
         await stack.enter_async_context(running_node(state, logs, block, connection, parts))
         await stack.enter_async_context(running_operator(connection, parts, kinds))

@@ -1,6 +1,7 @@
-"""What a user decides about this machine for a job: folders behind images and volume claims, and a Python.
+"""What `paddlejob run` sets for this machine: directories behind images and volume claims, and a Python.
 
-It is written down in the state folder, as `docker build -t` would have it: the next run needs no flag.
+The node reads them from the state directory, where they outlast the command, as after `docker build -t`:
+`images.json` (registered images) and `volumes/<namespace>/<claim>` (symbolic links).
 """
 
 import os
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import paddle_operator
-from paddle_operator.client.manifests import CannotBeUsed, Document, devices_of
+from paddle_operator.client.manifests import Document, UsageError, devices_of, images_of
 from paddle_operator.embedded.state import State
 from paddle_operator.local.cri import ImageError
 from paddle_operator.local.images.image_service import (
@@ -23,7 +24,7 @@ from paddle_operator.local.kubelet.machine import detect_machine
 
 GPU = "nvidia.com/gpu"
 DOCKERFILE = "Dockerfile"
-HINTS = {
+INSTALL_HINTS = {
     "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "
     "3.14: install one of these Pythons beside yours"
 }
@@ -37,87 +38,97 @@ class LocalOverrides:
     python: Path | None = None
 
     @classmethod
-    def of(cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None) -> "LocalOverrides":
-        """From the command line. Raises CannotBeUsed where a folder is not there or a flag is misspelt."""
-        wishes = cls(
-            _folders("--image", images), dict(_pairs("--build-arg", build_args)), _folders("--volume", volumes), python
-        )
-        for name, folder in wishes.images.items():
+    def parse(
+        cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None
+    ) -> "LocalOverrides":
+        """From the options of the command line. Raises UsageError for a missing directory or a misspelt option."""
+        image_folders, volume_folders = _parse_folders("--image", images), _parse_folders("--volume", volumes)
+        for name, folder in image_folders.items():
             if not (folder / DOCKERFILE).is_file():
-                raise CannotBeUsed(f"--image {name}={folder}: there is no {DOCKERFILE} in that folder: write one")
+                raise UsageError(f"--image {name}={folder}: the directory has no {DOCKERFILE}: add one")
         if python and not (python.is_file() and os.access(python, os.X_OK)):
-            raise CannotBeUsed(f"--python {python} is no program: give the path of a Python interpreter")
-        return wishes
+            raise UsageError(f"--python {python} is not a program: give the path of a Python interpreter")
+        return cls(image_folders, dict(_parse_pairs("--build-arg", build_args)), volume_folders, python)
 
 
-def _pairs(flag: str, given: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for each in given:
-        name, equals, value = each.partition("=")
+def _parse_pairs(flag: str, arguments: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
         if not equals or not name:
-            raise CannotBeUsed(f"{flag} {each} is not of the form NAME=VALUE")
+            raise UsageError(f"{flag} {argument} is not of the form NAME=VALUE")
         yield name, value
 
 
-def _folders(flag: str, given: Iterable[str]) -> dict[str, Path]:
-    found = {name: Path(value).expanduser().absolute() for name, value in _pairs(flag, given)}
-    for name, folder in found.items():
+def _parse_folders(flag: str, arguments: Iterable[str]) -> dict[str, Path]:
+    folders = {name: Path(value).expanduser().absolute() for name, value in _parse_pairs(flag, arguments)}
+    for name, folder in folders.items():
         if not folder.is_dir():
-            raise CannotBeUsed(f"{flag} {name}={folder}: there is no such folder")
-    return found
+            raise UsageError(f"{flag} {name}={folder}: the directory does not exist")
+    return folders
 
 
-def image_folders() -> list[Path]:
+def demo_image_folders() -> list[Path]:
     """Where the demo images are: beside the sources in a checkout, inside the package where it is installed."""
     package = Path(paddle_operator.__file__).parent
     return [folder for folder in (package.parents[1] / "images", package / "images") if folder.is_dir()]
 
 
-def register(state: State, wishes: LocalOverrides, namespace: str, images: Iterable[str]) -> None:
-    """Write the wishes down where the node looks: folders for good, Python and build arguments for this run."""
+def store_overrides(state: State, overrides: LocalOverrides, namespace: str, job: Document) -> None:
+    """Store the overrides for the node. Raises UsageError if this machine has no such device or image.
+
+    Directories are stored for all later runs, Python and build arguments for the images of this job.
+    """
+    _check_devices(job)
+    images = images_of(job)
     state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, folder in wishes.images.items():
+    for name, folder in overrides.images.items():
         register_image(state.images, name, folder)
     for name in images:
-        remember(state, wishes, name)
-    for claim, folder in wishes.volumes.items():
-        place = state.volumes / namespace / claim
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_symlink():
-            place.unlink()
-        elif place.exists():
-            raise CannotBeUsed(f"--volume {claim}={folder}: the claim has files of its own in {place}: move them away")
-        place.symlink_to(folder)
+        _register_build(state, overrides, name)
+    for claim, folder in overrides.volumes.items():
+        _link_volume(state.volumes / namespace / claim, claim, folder)
+    _check_images(state, images)
 
 
-def remember(state: State, wishes: LocalOverrides, name: str) -> None:
-    """What one image of the job is made of in this run."""
-    every = read_registrations(state.images)
-    known = next((every[each] for each in (name, strip_tag(name), short_name(name)) if each in every), None)
-    if known or wishes.build_args or wishes.python:
+def _register_build(state: State, overrides: LocalOverrides, image: str) -> None:
+    """Store how one image of the job is built in this run."""
+    registered = read_registrations(state.images)
+    names = (image, strip_tag(image), short_name(image))
+    known = next((registered[name] for name in names if name in registered), None)
+    if known or overrides.build_args or overrides.python:
         folder = known.folder if known else None
-        register_image(state.images, name, folder, wishes.build_args, wishes.python)
+        register_image(state.images, image, folder, overrides.build_args, overrides.python)
+
+
+def _link_volume(path: Path, claim: str, folder: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        path.unlink()
+    elif path.exists():
+        raise UsageError(f"--volume {claim}={folder}: the claim has files of its own in {path}: move them away")
+    path.symlink_to(folder)
 
 
 def local_images(state: State) -> ImageService:
-    """Every image that can be used here."""
-    return ImageService(image_folders(), state.images, state.cache / "images", hints=HINTS)
+    """The images that pods of this cluster can use."""
+    return ImageService(demo_image_folders(), state.images, state.cache / "images", hints=INSTALL_HINTS)
 
 
-def check_images(state: State, images: Iterable[str]) -> None:
-    """Raises CannotBeUsed for an image that cannot be had: its pods would wait for it for ever."""
+def _check_images(state: State, images: Iterable[str]) -> None:
+    """An unknown image is refused now: its pods would wait for it forever."""
     for name in images:
         try:
             local_images(state).check(name)
         except ImageError as error:
-            raise CannotBeUsed(str(error)) from None
+            raise UsageError(str(error)) from None
 
 
-def check_devices(job: Document) -> None:
-    """Raises CannotBeUsed where the job asks for more devices than this machine has: it would wait for ever."""
-    there = {GPU: detect_machine().gpus}
+def _check_devices(job: Document) -> None:
+    """A missing device is refused now: the pods would be unschedulable forever."""
+    available = {GPU: detect_machine().gpus}
     for name, number in devices_of(job).items():
-        if number > there.get(name, 0):
-            raise CannotBeUsed(
-                f"the job asks for {number} {name}, and this machine has {there.get(name, 0)}: "
+        if number > available.get(name, 0):
+            raise UsageError(
+                f"the job requests {number} {name}, and this machine has {available.get(name, 0)}: "
                 "run it with --cpu, or on a cluster that has them (--context)"
             )

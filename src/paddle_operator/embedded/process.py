@@ -1,16 +1,19 @@
-"""The embedded cluster as a process of its own, which `paddlejob up` starts."""
+"""The embedded cluster as a process of its own: what `paddlejob up` starts, and how it is started."""
 
 import argparse
 import asyncio
 import logging
 import os
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from paddle_operator.client.manifests import UsageError
 from paddle_operator.embedded.cluster import cluster
-from paddle_operator.embedded.state import AlreadyRuns, State
+from paddle_operator.embedded.state import AlreadyRuns, Cluster, State
 from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.log_format import TextLines, start_logging
 from paddle_operator.kube.process import raise_recursion_limit
@@ -18,34 +21,65 @@ from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
 
+START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy machine; a process that dies is noticed at once
+POLL_SECONDS = 0.05
+LOG_TAIL_LINES = 10
+
+
+async def start_cluster(state: State) -> Cluster:
+    """Start the cluster as a process that outlives this one. Raises UsageError with the end of its log."""
+    state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    command = [sys.executable, "-m", "paddle_operator.embedded.process", "--state", str(state.folder)]
+    with state.log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: ASYNC220, S603  # it outlives us, so nobody waits for it
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        if (running := state.running_cluster()) and running.pid == process.pid:
+            return running
+        if process.poll() is not None:
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    if (running := state.running_cluster()) is not None:
+        return running  # another process was faster
+    raise UsageError(f"the cluster did not start; the last lines of {state.log}:\n{_log_tail(state)}")
+
+
+def _log_tail(state: State) -> str:
+    try:
+        return "\n".join(state.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    except OSError as error:
+        return f"(cannot be read: {error.strerror})"
+
 
 async def serve(state: State) -> None:
-    """Until SIGTERM or SIGINT; a second one ends the pods at once."""
+    """Run the cluster until SIGTERM or SIGINT; a second signal kills the pods."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
-    async with cluster(state) as served:
-        log.info("the cluster runs", extra={"url": served.url, "state": str(state.folder)})
+    async with cluster(state) as running:
+        log.info("cluster started", extra={"url": running.url, "state": str(state.folder)})
         await stopping.wait()
-        log.info("stopping: pods are told to end")
+        log.info("cluster stopping: pods get their grace period")
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)  # the second one takes us, and the kernel takes the pods
+            loop.remove_signal_handler(number)  # a second signal ends this process, and the kernel kills the pods
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    flags = argparse.ArgumentParser(prog="paddlejob up", description=__doc__)
-    flags.add_argument("--state", type=Path)
-    state = State.of(os.environ, flags.parse_args(arguments).state)
+    parser = argparse.ArgumentParser(prog="paddlejob up", description=__doc__)
+    parser.add_argument("--state", type=Path)
+    state = State.find(os.environ, parser.parse_args(arguments).state)
     start_logging(TextLines(), logging.INFO)
     raise_recursion_limit()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(state))
     except AlreadyRuns as error:
-        log.error("%s", error)  # noqa: TRY400  # the sentence says it
+        log.error("%s", error)  # noqa: TRY400  # the message is enough
         return 1
     except (RunnableFailed, KubeError, OSError) as error:
-        log.error("ended: %s", error)  # noqa: TRY400
+        log.error("cluster failed: %s", error)  # noqa: TRY400
         return 1
     except KeyboardInterrupt:
         return 130

@@ -1,7 +1,7 @@
-"""Where the embedded cluster keeps what it knows, and whether one runs.
+"""The state directory of the embedded cluster, and whether a cluster runs there.
 
-Who runs it holds a lock on the folder: the kernel gives it back however the process ends, so a stale file misleads
-nobody.
+A running cluster holds a lock on the directory. The kernel releases it however the process ends, so a stale file
+does no harm.
 """
 
 import base64
@@ -20,11 +20,11 @@ from paddle_operator.local.atomic_file import write_atomic
 NAME = "paddle-operator"
 CONTEXT = "paddle-local"
 NAMESPACE = "default"
-LOOKS = 20
+MAX_LOCK_ATTEMPTS = 20
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """How to reach the cluster that runs; the token makes the file a secret."""
+    """How to reach the running cluster. Its file is a secret: it contains the token."""
 
     url: str
     token: str
@@ -35,7 +35,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class AlreadyRuns(Exception):
-    """Another process has the cluster of this folder."""
+    """Another process runs the cluster of this directory."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class State:
     cache: Path
 
     @classmethod
-    def of(cls, environ: Mapping[str, str], folder: Path | None = None) -> "State":
-        """As the flag says, or PADDLEJOB_STATE, or where the desktop's rules put such things."""
+    def find(cls, environ: Mapping[str, str], folder: Path | None = None) -> "State":
+        """From the flag, PADDLEJOB_STATE, or the XDG base directories."""
         home = Path(environ.get("HOME") or Path.home())
         named = folder or (Path(environ["PADDLEJOB_STATE"]) if environ.get("PADDLEJOB_STATE") else None)
         state = named or Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / NAME
@@ -76,8 +76,8 @@ class State:
     def exists(self) -> bool:
         return (self.folder / "cluster.db").exists()
 
-    def running(self) -> Cluster | None:
-        """The cluster that runs here, if one does."""
+    def running_cluster(self) -> Cluster | None:
+        """The cluster that runs in this directory, if one does."""
         try:
             with self._lock.open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -90,10 +90,10 @@ class State:
         try:
             return msgspec.json.decode(self._cluster.read_bytes(), type=Cluster)
         except (FileNotFoundError, msgspec.DecodeError):
-            return None  # it is only just starting, or ending
+            return None  # it is starting or stopping
 
-    def last(self) -> Cluster | None:
-        """What ran here last: its port and token are used again, so that a kubeconfig stays good."""
+    def last_cluster(self) -> Cluster | None:
+        """The cluster that ran here last: its port and token are reused, so an exported kubeconfig remains valid."""
         try:
             return msgspec.json.decode((self.folder / "last.json").read_bytes(), type=Cluster)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -104,43 +104,43 @@ class State:
         return self.folder / "lock"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """The folder is ours until we leave. Raises AlreadyRuns, or OSError where it cannot be made."""
+    def locked(self) -> Iterator[None]:
+        """Hold the lock. Raises AlreadyRuns, or OSError if the directory cannot be created."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock.open("ab") as lock:
-            if not _locked(lock.fileno()):
-                raise AlreadyRuns(f"another process has the cluster of {self.folder}")
-            self._cluster.unlink(missing_ok=True)  # of one that was killed: whoever only looks would be taken for it
+            if not _acquire(lock.fileno()):
+                raise AlreadyRuns(f"another process runs the cluster of {self.folder}")
+            self._cluster.unlink(missing_ok=True)  # left by a killed cluster: a reader would take it for this one
             try:
                 yield
             finally:
                 self._cluster.unlink(missing_ok=True)
 
     def announce(self, cluster: Cluster) -> None:
-        """Say how to reach us, once we answer."""
+        """Write how to reach the cluster, once it accepts requests."""
         text = msgspec.json.encode(cluster)
         write_atomic(self.folder / "last.json", text)
-        write_atomic(self.kubeconfig, kubeconfig(cluster).encode())
+        write_atomic(self.kubeconfig, render_kubeconfig(cluster).encode())
         write_atomic(self._cluster, text)
 
 
-def _locked(descriptor: int) -> bool:
-    """Whether we have the lock; who only looks whether a cluster runs holds it for an instant, too."""
-    looks = LOOKS
-    while looks:
+def _acquire(descriptor: int) -> bool:
+    """Take the lock exclusively. A process that checks whether a cluster runs holds it shared for a moment."""
+    attempts = MAX_LOCK_ATTEMPTS
+    while attempts:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not _only_looked_at(descriptor):
-                looks -= 1
+            if not _is_only_shared(descriptor):
+                attempts -= 1
             time.sleep(0.01)
         else:
             return True
     return False
 
 
-def _only_looked_at(descriptor: int) -> bool:
-    """Whether nobody has the lock for good: how long an instant lasts is up to the machine, so it is not counted."""
+def _is_only_shared(descriptor: int) -> bool:
+    """Whether only readers hold the lock: these waits do not count, since a slow machine prolongs them."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -149,8 +149,8 @@ def _only_looked_at(descriptor: int) -> bool:
     return True
 
 
-def kubeconfig(cluster: Cluster) -> str:
-    """For kubectl and everybody else who speaks to a cluster."""
+def render_kubeconfig(cluster: Cluster) -> str:
+    """For kubectl and other clients."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",

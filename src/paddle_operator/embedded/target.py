@@ -1,7 +1,7 @@
-"""Which cluster is a command about? The embedded one, unless a kubeconfig or a context is named.
+"""Which cluster does a command use? The embedded one, unless a kubeconfig or a context is named.
 
-Where the embedded one does not run, its API server alone is started for the length of the command: what is stored can
-be looked at, and deleted, without anything being run.
+If the embedded cluster does not run, its API server alone is started for the length of the command: stored jobs can be
+read and deleted, and nothing is run.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import Connection, PlainConnection
 
 USER_AGENT = "paddlejob"
-LOOKS, LOOK_SECONDS = 40, 0.1
+MAX_ATTEMPTS, ATTEMPT_SECONDS = 40, 0.1
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Target:
     state: State
     kubeconfig: Path | None = None
     context: str | None = None
-    local: bool = False  # also where KUBECONFIG is set
+    local: bool = False  # the embedded cluster even if KUBECONFIG is set
     namespace: str | None = None
 
     @property
@@ -35,26 +35,28 @@ class Target:
         named = self.kubeconfig or self.context or os.environ.get("KUBECONFIG")
         if not named or self.local:
             return True
-        return self._names_our_own()
+        return self._names_embedded_kubeconfig()
 
-    def _names_our_own(self) -> bool:
-        """Who exported our own kubeconfig means the embedded cluster, with everything that it can do more."""
+    def _names_embedded_kubeconfig(self) -> bool:
+        """With the embedded cluster's own kubeconfig exported, its local options must work, too."""
         path = self.kubeconfig or Path(os.environ.get("KUBECONFIG", ""))
         return self.context is None and path.absolute() == self.state.kubeconfig
 
     @property
-    def is_asleep(self) -> bool:
-        """The embedded cluster does not run: what is stored can be looked at, and nobody acts on it."""
-        return self.is_embedded and self.state.running() is None
+    def is_running(self) -> bool:
+        """False for an embedded cluster that does not run: its stored jobs do not change."""
+        return not self.is_embedded or self.state.running_cluster() is not None
 
-    def tell_if_asleep(self, *phases: str) -> None:
-        """Where nobody acts on what is stored, a job that is not over is not under way either."""
-        if self.is_asleep and any(phase not in (Phase.COMPLETED, Phase.FAILED) for phase in phases):
-            sys.stderr.write("no cluster runs: this is how it was when it ended; paddlejob up goes on from here\n")
+    def warn_if_stopped(self, *phases: str) -> None:
+        """Say that unfinished jobs do not run while no cluster does."""
+        if not self.is_running and any(phase not in (Phase.COMPLETED, Phase.FAILED) for phase in phases):
+            sys.stderr.write(
+                "no cluster is running: this is the state stored when it stopped; paddlejob up continues from it\n"
+            )
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """Raises KubeError where the cluster cannot be reached."""
+        """Raises KubeError if the cluster cannot be reached."""
         async with self._connection() as connection, Client(connection, user_agent=USER_AGENT) as client:
             yield client
 
@@ -64,22 +66,22 @@ class Target:
             yield load.load(self.kubeconfig, self.context)
             return
         async with AsyncExitStack() as stack:
-            yield connection_to(await self._embedded(stack))
+            yield connection_to(await self._embedded_cluster(stack))
 
-    async def _embedded(self, stack: AsyncExitStack) -> Cluster:
-        """The cluster that runs, or an API server for now. Raises AlreadyRuns where another command has the folder."""
-        from paddle_operator.embedded.cluster import api_server  # only here: it brings half of the program along
+    async def _embedded_cluster(self, stack: AsyncExitStack) -> Cluster:
+        """The running cluster, or its API server alone. Raises AlreadyRuns if another command keeps the lock."""
+        from paddle_operator.embedded.cluster import api_server  # the local cluster, which a running one makes needless
 
-        for look in range(LOOKS, 0, -1):
-            if running := self.state.running():
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            if running := self.state.running_cluster():
                 return running
             try:
                 return await stack.enter_async_context(api_server(self.state))
-            except AlreadyRuns:  # a cluster that is starting or ending, or another command that only looks
-                if look == 1:
+            except AlreadyRuns:  # a cluster that starts or stops, or another command that only reads
+                if attempt == MAX_ATTEMPTS:
                     raise
-                await asyncio.sleep(LOOK_SECONDS)
-        raise AssertionError("unreachable: the last look returns or raises")
+                await asyncio.sleep(ATTEMPT_SECONDS)
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     def namespace_of(self, client: Client) -> str:
         return self.namespace or client.connection.namespace
