@@ -1,4 +1,4 @@
-"""The operator as the process that `/manager` is: its flags, its probes, its end."""
+"""The operator as the process `/manager`: flags, probes, shutdown, leader election."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def manager_process(control_plane: ControlPlane, *flags: str) -> AsyncIter
             await process.wait()
 
 
-async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
+async def test_process_completes_the_example_and_stops_on_sigterm(
     control_plane: ControlPlane, paddlejob_crd: None, namespace: str
 ) -> None:
     health, metrics = free_ports(2)
@@ -69,11 +69,11 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
                 async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
                     assert answer.status == 200, await answer.text()
         process.send_signal(signal.SIGTERM)
-        _, said = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
-        assert process.returncode == 0, said.decode()
-        assert '"message":"started"' in said.decode()
-        assert "--initImage has no effect" in said.decode()
-        lines = [json.loads(line) for line in said.decode().splitlines()]
+        _, stderr = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        assert process.returncode == 0, stderr.decode()
+        assert '"message":"started"' in stderr.decode()
+        assert "--initImage has no effect" in stderr.decode()
+        lines = [json.loads(line) for line in stderr.decode().splitlines()]
         (switched,) = (place for place, line in enumerate(lines) if line.get("to") == "debug")
         assert not any(line["level"] == "debug" for line in lines[:switched])
         assert {line["method"] for line in lines[switched:] if line["message"] == "asked"}, "a lease is given back"
@@ -81,38 +81,36 @@ async def test_the_process_runs_the_example_to_its_end_and_goes_when_told(
         assert not lease.spec.holder_identity, "the lease was given back"
 
 
-async def test_a_process_that_cannot_start_says_why_in_one_line(control_plane: ControlPlane) -> None:
+async def test_failed_start_is_one_line_without_traceback(control_plane: ControlPlane) -> None:
     async with manager_process(control_plane, "--metrics-bind-address=nonsense") as process:
-        _, said = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        _, stderr = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert process.returncode == 1
-    last = said.decode().strip().splitlines()[-1]
+    last = stderr.decode().strip().splitlines()[-1]
     assert "nonsense" in last
-    assert "Traceback" not in said.decode()
+    assert "Traceback" not in stderr.decode()
 
 
-def test_flags_that_make_no_sense_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_port_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--port-range=5"])
     assert "write FIRST,LAST, such as 35000,65000" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("written", [",", " ", "team-a,,team-b", "Team_A", "team-a team-b"])
-def test_no_slip_of_the_pen_makes_it_look_after_every_namespace_or_none(
-    written: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("namespaces", [",", " ", "team-a,,team-b", "Team_A", "team-a team-b"])
+def test_invalid_namespaces_are_refused(namespaces: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main([f"--namespace={written}"])
-    assert "is no name of a namespace: write one, or several as a,b" in capsys.readouterr().err
+        main([f"--namespace={namespaces}"])
+    assert "is not a namespace: write one, or several as a,b" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [([], ("",)), (["--namespace="], ("",)), (["--namespace=a, b,a"], ("a", "b"))]
+    ("flags", "expected"), [([], ("",)), (["--namespace="], ("",)), (["--namespace=a, b,a"], ("a", "b"))]
 )
-def test_jobs_are_those_of_one_namespace_of_several_or_of_all(written: list[str], meant: tuple[str, ...]) -> None:
-    assert parser().parse_args(written).namespace == meant
+def test_namespace_flag(flags: list[str], expected: tuple[str, ...]) -> None:
+    assert parser().parse_args(flags).namespace == expected
 
 
-def test_every_flag_of_the_readme_is_known() -> None:
+def test_flags_of_the_readme_are_accepted() -> None:
     flags = parser().parse_args(
         [
             "--leader-elect",
@@ -131,15 +129,13 @@ def test_every_flag_of_the_readme_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [([], False), (["--leader-elect=true"], True), (["--leader-elect=false"], False)]
+    ("flags", "expected"), [([], False), (["--leader-elect=true"], True), (["--leader-elect=false"], False)]
 )
-def test_a_flag_that_go_would_take_is_taken(written: list[str], meant: bool) -> None:
-    assert parser().parse_args(written).leader_elect is meant
+def test_boolean_flag_as_go_parses_it(flags: list[str], expected: bool) -> None:
+    assert parser().parse_args(flags).leader_elect is expected
 
 
-async def test_of_several_namespaces_each_has_its_jobs_looked_after_and_no_other_has(
-    control_plane: ControlPlane, paddlejob_crd: None
-) -> None:
+async def test_only_the_named_namespaces_are_reconciled(control_plane: ControlPlane, paddlejob_crd: None) -> None:
     ours = [await control_plane.make_namespace(f"team-{team}") for team in ("a", "b")]
     other = await control_plane.make_namespace("team-c")
     (metrics,) = free_ports(1)
@@ -159,41 +155,39 @@ async def test_of_several_namespaces_each_has_its_jobs_looked_after_and_no_other
 
         await jobs.until_all(lambda: all(phases().get(each) == "Completed" for each in ours))
         assert phases()[other] == ""
-        told = await metrics_with('paddlejobs{phase="Completed"} 2.0', metrics)
-    assert {f'workqueue_depth{{controller="paddlejob-{each}"' in told for each in ours} == {True}
+        text = await metrics_with('paddlejobs{phase="Completed"} 2.0', metrics)
+    assert {f'workqueue_depth{{controller="paddlejob-{each}"' in text for each in ours} == {True}
 
 
 async def metrics_with(line: str, port: int) -> str:
-    """What is told as soon as this line is in it: the process hears of what it wrote no sooner than we do."""
-    told = ""
+    """The metrics as soon as they have this line: the process observes its own writes through a watch."""
+    text = ""
     async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_SECONDS):
-        while line not in told:
+        while line not in text:
             async with session.get(f"http://127.0.0.1:{port}/metrics") as reply:
-                told = await reply.text()
+                text = await reply.text()
             await asyncio.sleep(0.05)
-    return told
+    return text
 
 
-ENDS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut-off": signal.SIGSTOP}
-CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 0, signal.SIGSTOP: 1}
+SIGNALS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut-off": signal.SIGSTOP}
+EXIT_CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 0, signal.SIGSTOP: 1}
 
 
 @pytest.mark.timeout(600)
-async def test_a_leader_that_ends_in_mid_work_is_replaced_and_no_pod_is_made_twice(
-    control_plane: ControlPlane, paddlejob_crd: None
-) -> None:
-    """All ways at once, each with two replicas of its own: to wait until a lease runs out takes 15 s."""
+async def test_failover_creates_no_pod_twice(control_plane: ControlPlane, paddlejob_crd: None) -> None:
+    """All signals run concurrently, each with two replicas of its own: a lease takes 15 s to expire."""
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=4) as nodes,
         asyncio.TaskGroup() as group,
     ):
-        for way, word in ENDS.items():
-            harness = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(way))
-            group.create_task(replaced(control_plane, harness, word))
+        for name, number in SIGNALS.items():
+            harness = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(name))
+            group.create_task(fail_over(control_plane, harness, number))
 
 
-async def replaced(control_plane: ControlPlane, harness: ClusterHarness, word: signal.Signals) -> None:
+async def fail_over(control_plane: ControlPlane, harness: ClusterHarness, number: signal.Signals) -> None:
     flags = [f"--namespace={harness.namespace}", "--leader-elect", f"--leader-election-namespace={harness.namespace}"]
     flags += ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
     async with (
@@ -206,13 +200,13 @@ async def replaced(control_plane: ControlPlane, harness: ClusterHarness, word: s
         async with manager_process(control_plane, *flags):
             await harness.submit(a_job("large", workers=60))
             await harness.wait_pods(lambda pods: len(pods) >= 5)
-            leader.send_signal(word)
+            leader.send_signal(number)
             await harness.wait_job("large", lambda job: (job.status or {}).get("ready") == "60/60")
-            if word is signal.SIGSTOP:
+            if number is signal.SIGSTOP:
                 leader.send_signal(signal.SIGCONT)
             code = await asyncio.wait_for(leader.wait(), PATIENCE_SECONDS)
-            assert code == CODES[word], "who lost the lease ends by itself, and says so"
-    made = Counter(write.name for write in written.to("pods") if (write.verb, write.code) == ("create", 201))
+            assert code == EXIT_CODES[number], "a process that lost the lease ends by itself with an error"
+    created = Counter(write.name for write in written.to("pods") if (write.verb, write.code) == ("create", 201))
     assert len(await harness.list_pods()) == 60
-    assert set(made.values()) == {1}
+    assert set(created.values()) == {1}
     assert not [write for write in written.to("pods") if write.verb.startswith("delete")]

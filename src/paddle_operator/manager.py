@@ -32,7 +32,7 @@ from paddle_operator.plan.scheduling_policy import VOLCANO
 
 log = logging.getLogger(__name__)
 
-LEASE = "b2a304f2.paddlepaddle.org"  # the Go operator's: while it is replaced, only one of the two works
+LEASE = "b2a304f2.paddlepaddle.org"  # the Go operator's: during a migration only one of the two is the leader
 REPORTER = "paddle-operator"
 FORMATS = {"text": TextLines, "json": JsonLines}
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -41,36 +41,45 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 def parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="manager", description=__doc__.splitlines()[0] if __doc__ else "")
-    flags.add_argument("--kubeconfig", type=Path, help="the cluster; else KUBECONFIG, the pod's own, or ~/.kube/config")
-    flags.add_argument("--context", help="the context of the kubeconfig")
     flags.add_argument(
-        "--namespace", type=namespaces, default="", help="of the jobs, several with commas; all where it is left out"
+        "--kubeconfig",
+        type=Path,
+        help="kubeconfig file; by default KUBECONFIG, the pod's service account, or ~/.kube/config",
+    )
+    flags.add_argument("--context", help="context of the kubeconfig")
+    flags.add_argument(
+        "--namespace",
+        type=parse_namespaces,
+        default="",
+        help="namespaces of the jobs, separated by commas; by default all",
     )
     flags.add_argument(
         "--leader-elect",
-        type=yes_or_no,
+        type=parse_bool,
         nargs="?",
         const=True,
         default=False,
-        help="take part in an election, so that one replica writes",
+        help="elect a leader, so that only one replica writes",
     )
-    flags.add_argument("--leader-election-namespace", default="", help="where the lease is; the pod's own by default")
-    flags.add_argument("--etcd-server", default="", help="host:port of the etcd that elastic jobs meet at")
     flags.add_argument(
-        "--port-range", type=port_range, default="35000,65000", help="FIRST,LAST port for jobs on the host network"
+        "--leader-election-namespace", default="", help="namespace of the lease; by default the pod's own"
     )
-    flags.add_argument("--metrics-bind-address", default=":8080", help="where /metrics is; 0 is nowhere")
+    flags.add_argument("--etcd-server", default="", help="host:port of the etcd that elastic jobs use")
     flags.add_argument(
-        "--health-probe-bind-address", default=":8081", help="where /healthz and /readyz are; 0 is nowhere"
+        "--port-range", type=parse_port_range, default="35000,65000", help="FIRST,LAST port of jobs on the host network"
     )
-    flags.add_argument("--metrics-cert-file", type=Path, help="serve /metrics over TLS, with this certificate")
-    flags.add_argument("--metrics-key-file", type=Path, help="its key")
-    flags.add_argument("--metrics-token-file", type=Path, help="serve /metrics to those alone who have this token")
+    flags.add_argument("--metrics-bind-address", default=":8080", help="address that serves /metrics; 0 disables it")
+    flags.add_argument(
+        "--health-probe-bind-address", default=":8081", help="address that serves /healthz and /readyz; 0 disables it"
+    )
+    flags.add_argument("--metrics-cert-file", type=Path, help="TLS certificate of /metrics")
+    flags.add_argument("--metrics-key-file", type=Path, help="private key of --metrics-cert-file")
+    flags.add_argument("--metrics-token-file", type=Path, help="bearer token that clients of /metrics must send")
     flags.add_argument("--log-format", choices=sorted(FORMATS), default="text")
     flags.add_argument("--log-level", choices=list(LEVELS), default="info")
     flags.add_argument("--version", action="version", version=__version__)
     flags.add_argument(
-        "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: it schedules the pods of a job all at once"
+        "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: schedule all pods of a job as a gang"
     )
     flags.add_argument("--initImage", "--initimage", dest="init_image", default=None, help=argparse.SUPPRESS)
     for name in ("devel", "encoder", "log-level", "stacktrace-level", "time-encoding"):
@@ -78,35 +87,35 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def yes_or_no(text: str) -> bool:
-    """As Go's flags are written: --leader-elect, --leader-elect=true, --leader-elect=false."""
+def parse_bool(text: str) -> bool:
+    """Parse a flag as Go does: --leader-elect, --leader-elect=true, --leader-elect=false."""
     if text not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return text == "true"
 
 
-def namespaces(text: str) -> tuple[str, ...]:
-    """The empty one stands for all of them; only who writes nothing means that."""
+def parse_namespaces(text: str) -> tuple[str, ...]:
+    """Names separated by commas. The empty text stands for all namespaces; an empty name in a list is refused."""
     names = [name.strip() for name in text.split(",")] if text else [""]
     for name in names:
         if text and not NAMESPACE.fullmatch(name):
             raise argparse.ArgumentTypeError(
-                f"{name!r} is no name of a namespace: write one, or several as a,b; leave the flag out for all"
+                f"{name!r} is not a namespace: write one, or several as a,b; omit the flag for all"
             )
     return tuple(dict.fromkeys(names))
 
 
-def port_range(text: str) -> range:
+def parse_port_range(text: str) -> range:
     first, _, last = text.partition(",")
     if not (first.isdigit() and last.isdigit() and 0 < int(first) < int(last) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of ports: write FIRST,LAST, such as 35000,65000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of ports: write FIRST,LAST, such as 35000,65000")
     return range(int(first), int(last) + 1)
 
 
 async def run(
     flags: argparse.Namespace, connection: Connection, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
 ) -> None:
-    """Run until a signal. Raises Died with the part that ended and why."""
+    """Run until a signal. Raises RunnableFailed with the runnable that ended, and why."""
     async with AsyncExitStack() as stack:
         elector: Elector | None = None
         if flags.leader_elect:
@@ -128,7 +137,7 @@ async def run(
             extra={
                 "version": __version__,
                 "server": connection.server,
-                "watches": f"PaddleJobs in {', '.join(flags.namespace) or 'all namespaces'}",
+                "watches": f"{', '.join(f'{each.definition.kind}s' for each in kinds)} in {', '.join(flags.namespace) or 'all namespaces'}",
                 "leader_election": flags.leader_elect,
                 "elastic": bool(flags.etcd_server),
                 "gangs": flags.scheduling or "none",
@@ -138,7 +147,7 @@ async def run(
 
 
 def settings_of(flags: argparse.Namespace) -> list[Settings]:
-    """One for each namespace: who may see two of them need not be allowed to see them all."""
+    """One for each namespace: rights to two namespaces do not imply rights to all."""
     ports = PortBlocks.of(flags.port_range)
     return [
         Settings(
@@ -152,32 +161,32 @@ def settings_of(flags: argparse.Namespace) -> list[Settings]:
     ]
 
 
-def note_old_flags(flags: argparse.Namespace) -> None:
+def log_ignored_flags(flags: argparse.Namespace) -> None:
     if flags.init_image is not None:
-        log.info("--initImage has no effect: containers are held back by their ConfigMap, without an init container")
+        log.info("--initImage has no effect: a ConfigMap holds containers back, not an init container")
     if flags.zap is not None:
-        log.info("flags of zap have no effect: use --log-format and --log-level")
+        log.info("--zap-* flags have no effect: use --log-format and --log-level")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser().parse_args(arguments)
     if flags.metrics_key_file and not flags.metrics_cert_file:
-        parser().error("--metrics-key-file is the key of --metrics-cert-file: name that, too")
+        parser().error("--metrics-key-file needs --metrics-cert-file: add it")
     start_logging(FORMATS[flags.log_format](), LEVELS[flags.log_level])
-    note_old_flags(flags)
+    log_ignored_flags(flags)
     raise_recursion_limit()
     try:
         connection = load.load(flags.kubeconfig, flags.context)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(run(flags, connection))
     except (RunnableFailed, KubeError, OSError, ValueError) as error:
-        log.error("ended: %s", error)  # noqa: TRY400  # the sentence says it; a traceback would not say more
+        log.error("ended: %s", error)  # noqa: TRY400  # the message says it all; a traceback adds nothing
         return 1
     return 0
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    """uvloop where it is: 10 to 20 % less CPU on the hot paths."""
+    """uvloop where it is installed: 10 to 20 % less CPU on the hot paths."""
     try:
         import uvloop
     except ImportError:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
-from paddle_operator.controllers.metrics import JobsCollector, count_phase
+from paddle_operator.controllers.metrics import JobsCollector, observe_phase
 from paddle_operator.kube import metrics
 from paddle_operator.kube.metrics import REGISTRY
 from tests.install.installed import ROOT
@@ -36,7 +36,7 @@ def without_grouping(expression: str) -> str:
 @pytest.fixture(scope="module")
 def known() -> dict[str, set[str]]:
     """The labels of each series that is served, once everything has happened."""
-    count_phase("Running", 1.0)
+    observe_phase("Running", 1.0)
     metrics.QueueMetrics("paddlejob", lambda: 0.0, lambda: 0.0)
     metrics.ControllerMetrics("paddlejob", 1)
     metrics.leading("b2a304f2.paddlepaddle.org").set(1)

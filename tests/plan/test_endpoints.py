@@ -152,7 +152,7 @@ def test_a_job_keeps_the_block_that_it_has() -> None:
 
 @pytest.mark.parametrize(("intranet", "block"), [("PodIP", None), ("Service", None), ("Host", 35000)])
 def test_on_a_cluster_only_the_host_network_takes_ports(intranet: str, block: int | None) -> None:
-    assert PortBlocks.of(range(35000, 35100)).block_for(a_job(workers=1, intranet=intranet)) == block
+    assert PortBlocks.of(range(35000, 35100)).reserve(a_job(workers=1, intranet=intranet)) == block
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
@@ -161,7 +161,7 @@ def test_on_one_machine_every_job_takes_ports_that_nobody_listens_on(intranet: s
     first = a_job(workers=1, intranet=intranet)
     other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, uid="another"))
     blocks.register([first, other])
-    assert [blocks.block_for(job) for job in (first, other)] == [35020, 35040]
+    assert [blocks.reserve(job) for job in (first, other)] == [35020, 35040]
 
 
 def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:

@@ -62,7 +62,7 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
         self._phase_since: dict[str, datetime] = {}  # by uid, where the beginning of the phase was seen
         self._ports = settings.host_ports()
         self._ports.register(self._jobs.store)
-        self._ports.on_return(self._enqueue_waiting)
+        self._ports.on_release(self._enqueue_waiting)
         metrics.JOBS.register(self._jobs.store, self._pods.store)
 
     def _pod_view(self, pod: Pod) -> PodView:
@@ -82,7 +82,7 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
             etcd=self._settings.etcd,
             scheduling=self._settings.scheduling,
             groups_absent=self._groups is not None and self._groups.absent,
-            free_port=self._ports.block_for(owner),
+            free_port=self._ports.reserve(owner),
             status_written_at=state.status_written_at,
             counters_every=self.status_interval,
         )
@@ -94,7 +94,7 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
         if new is None:
             self._phase_since.pop(changed.uid, None)
         if new is None or (new.finished and old is not None and not old.finished):
-            self._ports.give_back(changed.uid)
+            self._ports.release(changed.uid)
 
     def observe(self, owner: Job, plan: JobPlan) -> None:
         if plan.restart_cause:
@@ -103,11 +103,11 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
         if before == after:
             return
         if since := self._phase_since.get(owner.uid):
-            metrics.count_phase(before, (now - since).total_seconds())
+            metrics.observe_phase(before, (now - since).total_seconds())
         if self._jobs.store.get(owner.key):  # else nothing would drop it
             self._phase_since[owner.uid] = now
         if after in (Phase.COMPLETED, Phase.FAILED):
-            metrics.count_end(after)
+            metrics.count_finished(after)
 
     def _enqueue_waiting(self, uids: Collection[str]) -> None:
         """Ports are free again, perhaps those of a job in another namespace."""
