@@ -5,19 +5,19 @@ from typing import Any
 Manifest = dict[str, Any]
 
 
-def a_config_map(name: str, **metadata: Any) -> Manifest:
+def make_config_map(name: str, **metadata: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"a": "b"}}
 
 
-def a_pod(name: str, *, node: str = "", **metadata: Any) -> Manifest:
-    """For no scheduler of anybody's; with a node it is bound from the start."""
+def make_pod(name: str, *, node: str = "", **metadata: Any) -> Manifest:
+    """With a scheduler name that no scheduler has; `node` binds it on create."""
     spec: Manifest = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "image"}]}
     if node:
         spec["nodeName"] = node
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
-def a_job(name: str, **metadata: Any) -> Manifest:
+def make_job(name: str, **metadata: Any) -> Manifest:
     template = {"spec": {"containers": [{"name": "main", "image": "image"}]}}
     return {
         "apiVersion": "batch.paddlepaddle.org/v1",
@@ -27,7 +27,7 @@ def a_job(name: str, **metadata: Any) -> Manifest:
     }
 
 
-def owned_by(owner: Manifest, *, block: bool = False) -> list[Manifest]:
+def make_owner_references(owner: Manifest, *, block: bool = False) -> list[Manifest]:
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

@@ -1,4 +1,4 @@
-"""The two API servers that must agree, behind one face: a Client, and requests as they go over the wire."""
+"""A real and a local API server behind one interface: a Client and raw requests."""
 
 import json
 from collections.abc import AsyncIterator
@@ -58,8 +58,8 @@ class Reply:
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     @property
-    def changes(self) -> list[tuple[str, str]]:
-        """Of a watch that has ended: what happened to whom."""
+    def watch_events(self) -> list[tuple[str, str]]:
+        """The type and object name of each event of a finished watch."""
         lines = [json.loads(line) for line in self.text.splitlines()]
         return [(line["type"], line["object"].get("metadata", {}).get("name", "")) for line in lines]
 
@@ -82,14 +82,14 @@ class Server:
         return f"/apis/batch.paddlepaddle.org/v1/namespaces/{self.namespace}/paddlejobs"
 
     @property
-    def new_events(self) -> str:
+    def events_v1(self) -> str:
         return f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
 
     @property
     def leases(self) -> str:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
-    async def ask(
+    async def request(
         self,
         method: str,
         path: str,
@@ -99,38 +99,38 @@ class Server:
         text: bytes | None = None,
         **headers: str,
     ) -> Reply:
-        """`path` may begin with `core/`, `jobs/` …: the collections of this test's own namespace."""
+        """`path` may start with `core/`, `jobs/` …: collections in the test's namespace."""
         data = text if text is not None else None if body is None else json.dumps(body).encode()
-        sent = self.headers | ({"Content-Type": content_type} if data is not None else {}) | headers
+        all_headers = self.headers | ({"Content-Type": content_type} if data is not None else {}) | headers
         async with self.http.request(
-            method, URL(self.url + self.whole(path), encoded=True), data=data, headers=sent
+            method, URL(self.url + self.expand_path(path), encoded=True), data=data, headers=all_headers
         ) as reply:
             return Reply(reply.status, reply.headers, await reply.text())
 
-    def whole(self, path: str) -> str:
-        head, slash, rest = path.partition("/")
-        known = {"core": self.core, "jobs": self.jobs, "new_events": self.new_events, "leases": self.leases}
+    def expand_path(self, path: str) -> str:
+        head, slash, name = path.partition("/")
+        prefixes = {"core": self.core, "jobs": self.jobs, "events_v1": self.events_v1, "leases": self.leases}
         head, query_mark, query = head.partition("?")
-        return known[head] + query_mark + query + slash + rest if head in known else path
+        return prefixes[head] + query_mark + query + slash + name if head in prefixes else path
 
-    async def done(self, method: str, path: str, body: object = None, **options: Any) -> Any:
-        """The body of an answer that must be good."""
-        reply = await self.ask(method, path, body, **options)
+    async def request_json(self, method: str, path: str, body: object = None, **options: Any) -> Any:
+        """The body of a successful response; fails the test on an error."""
+        reply = await self.request(method, path, body, **options)
         assert reply.code < 300, f"{method} {path}: {reply.code} {reply.text}"
         return reply.body
 
     async def create(self, path: str, manifest: object) -> Any:
-        return await self.done("POST", path, manifest)
+        return await self.request_json("POST", path, manifest)
 
     async def patch(self, path: str, change: object, content_type: str = MERGE) -> Any:
-        return await self.done("PATCH", path, change, content_type=content_type)
+        return await self.request_json("PATCH", path, change, content_type=content_type)
 
     async def read(self, path: str) -> Any:
-        return await self.done("GET", path)
+        return await self.request_json("GET", path)
 
     async def list_(self, path: str, **parameters: str) -> Reply:
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
-        return await self.ask("GET", f"{path}?{query}")
+        return await self.request("GET", f"{path}?{query}")
 
 
 @asynccontextmanager

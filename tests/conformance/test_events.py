@@ -1,8 +1,8 @@
-"""Events have two forms, one storage."""
+"""Events are stored once and served in two forms: core v1 and events.k8s.io/v1."""
 
 from tests.conformance.servers import MERGE, Server
 
-OLD = {
+CORE_EVENT = {
     "metadata": {"name": "old"},
     "reason": "Started",
     "message": "it runs",
@@ -12,7 +12,7 @@ OLD = {
     "lastTimestamp": "2026-01-01T00:00:01Z",
     "count": 2,
 }
-NEW = {
+EVENTS_V1_EVENT = {
     "metadata": {"name": "new"},
     "reason": "Started",
     "note": "it runs",
@@ -25,23 +25,26 @@ NEW = {
 VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
 
 
-def about(server: Server, name: str) -> dict[str, str]:
+def object_reference(server: Server, name: str) -> dict[str, str]:
     return {"kind": "Pod", "apiVersion": "v1", "name": name, "namespace": server.namespace, "uid": "u"}
 
 
-def plain(event: dict[str, object]) -> dict[str, object]:
+def without_volatile_fields(event: dict[str, object]) -> dict[str, object]:
     metadata = event["metadata"]
     assert isinstance(metadata, dict)
-    kept = {key: value for key, value in metadata.items() if key not in (*VOLATILE, "namespace")}
-    return event | {"metadata": kept}
+    stable = {key: value for key, value in metadata.items() if key not in (*VOLATILE, "namespace")}
+    return event | {"metadata": stable}
 
 
-async def test_an_old_event_can_be_read_in_the_new_form(server: Server) -> None:
-    regarding = about(server, "p")
-    made = await server.create("core/events", OLD | {"involvedObject": regarding})
-    blank = {"eventTime": None, "reportingComponent": "", "reportingInstance": ""}
-    assert plain(made) == {"kind": "Event", "apiVersion": "v1", "involvedObject": regarding} | OLD | blank
-    assert plain(await server.read("new_events/old")) == {
+async def test_core_event_is_served_as_events_v1(server: Server) -> None:
+    regarding = object_reference(server, "p")
+    created = await server.create("core/events", CORE_EVENT | {"involvedObject": regarding})
+    empty = {"eventTime": None, "reportingComponent": "", "reportingInstance": ""}
+    assert (
+        without_volatile_fields(created)
+        == {"kind": "Event", "apiVersion": "v1", "involvedObject": regarding} | CORE_EVENT | empty
+    )
+    assert without_volatile_fields(await server.read("events_v1/old")) == {
         "kind": "Event",
         "apiVersion": "events.k8s.io/v1",
         "metadata": {"name": "old"},
@@ -57,18 +60,21 @@ async def test_an_old_event_can_be_read_in_the_new_form(server: Server) -> None:
     }
 
 
-async def test_a_new_event_can_be_read_in_the_old_form_and_goes_on_as_a_series(server: Server) -> None:
-    regarding = about(server, "p")
-    made = await server.create("new_events", NEW | {"regarding": regarding})
-    blank: dict[str, object] = {
+async def test_events_v1_event_is_served_as_core_event(server: Server) -> None:
+    regarding = object_reference(server, "p")
+    created = await server.create("events_v1", EVENTS_V1_EVENT | {"regarding": regarding})
+    empty: dict[str, object] = {
         "deprecatedSource": {},
         "deprecatedFirstTimestamp": None,
         "deprecatedLastTimestamp": None,
     }
-    assert plain(made) == {"kind": "Event", "apiVersion": "events.k8s.io/v1", "regarding": regarding} | NEW | blank
+    assert (
+        without_volatile_fields(created)
+        == {"kind": "Event", "apiVersion": "events.k8s.io/v1", "regarding": regarding} | EVENTS_V1_EVENT | empty
+    )
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
-    await server.done("PATCH", "new_events/new", {"series": series}, content_type=MERGE)
-    assert plain(await server.read("core/events/new")) == {
+    await server.request_json("PATCH", "events_v1/new", {"series": series}, content_type=MERGE)
+    assert without_volatile_fields(await server.read("core/events/new")) == {
         "kind": "Event",
         "apiVersion": "v1",
         "metadata": {"name": "new"},
@@ -87,9 +93,9 @@ async def test_a_new_event_can_be_read_in_the_old_form_and_goes_on_as_a_series(s
     }
 
 
-async def test_events_are_selected_by_what_they_are_about(server: Server) -> None:
-    await server.create("core/events", OLD | {"involvedObject": about(server, "p")})
-    await server.create("new_events", NEW | {"regarding": about(server, "q")})
+async def test_field_selectors_of_events(server: Server) -> None:
+    await server.create("core/events", CORE_EVENT | {"involvedObject": object_reference(server, "p")})
+    await server.create("events_v1", EVENTS_V1_EVENT | {"regarding": object_reference(server, "q")})
 
     async def names(path: str, selector: str) -> list[str]:
         return (await server.list_(path, fieldSelector=selector)).names
@@ -102,14 +108,14 @@ async def test_events_are_selected_by_what_they_are_about(server: Server) -> Non
     assert await names("core/events", "type=Warning") == ["new"]
     assert await names("core/events", "reason=Started,source=kubelet") == ["old"]
     assert await names("core/events", "reportingComponent=a.b/c") == ["new"]
-    assert await names("new_events", "regarding.name=p") == ["old"]
-    assert await names("new_events", "reportingController=a.b/c") == ["new"]
-    assert (await server.list_("new_events", fieldSelector="involvedObject.name=p")).code == 400
+    assert await names("events_v1", "regarding.name=p") == ["old"]
+    assert await names("events_v1", "reportingController=a.b/c") == ["new"]
+    assert (await server.list_("events_v1", fieldSelector="involvedObject.name=p")).code == 400
     assert (await server.list_("core/events", fieldSelector="regarding.name=p")).code == 400
 
 
-async def test_an_event_deleted_in_one_form_is_gone_in_the_other(server: Server) -> None:
-    await server.create("core/events", OLD | {"involvedObject": about(server, "p")})
-    reply = await server.ask("DELETE", "new_events/old")
+async def test_event_deleted_in_one_form_is_deleted_in_the_other(server: Server) -> None:
+    await server.create("core/events", CORE_EVENT | {"involvedObject": object_reference(server, "p")})
+    reply = await server.request("DELETE", "events_v1/old")
     assert (reply.code, reply.body["details"]["group"]) == (200, "events.k8s.io")
-    assert (await server.ask("GET", "core/events/old")).code == 404
+    assert (await server.request("GET", "core/events/old")).code == 404

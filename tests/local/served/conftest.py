@@ -1,4 +1,4 @@
-"""The same questions to a real API server and to the embedded one."""
+"""Fixtures: a real and a local API server for the same requests."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from paddle_operator.local.apiserver.scheme.kind import Kind, accept_all
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.credentials import ADMIN
-from tests.local.served.servers import Manifest, Served
+from tests.local.served.servers import KubectlServer, Manifest
 
 TOKEN = "a-token"
 
@@ -25,30 +25,32 @@ def paddle_jobs() -> Kind:
 
 
 @pytest.fixture
-async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Binaries) -> AsyncIterator[Served]:
+async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Binaries) -> AsyncIterator[KubectlServer]:
     home = tmp_path / "embedded"
     home.mkdir()
     kinds = (*builtin.KINDS, paddle_jobs)
     async with ApiServer(tmp_path / "state", kinds, token=TOKEN, secure_port=0) as server:
         trust = ssl.create_default_context(cafile=server.certificate)
-        yield Served("embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
+        yield KubectlServer(
+            "embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home
+        )
 
 
 @pytest.fixture
-def real(control_plane: ControlPlane, paddlejob_crd: None, namespace: str, tmp_path: Path) -> Served:
+def real(control_plane: ControlPlane, paddlejob_crd: None, namespace: str, tmp_path: Path) -> KubectlServer:
     home = tmp_path / "real"
     home.mkdir()
     token = control_plane.credentials.token_of(ADMIN)
     program = control_plane.binaries.kubectl
-    return Served("real", control_plane.server, token, control_plane.trust, namespace, program, home)
+    return KubectlServer("real", control_plane.server, token, control_plane.trust, namespace, program, home)
 
 
 @pytest.fixture
-async def beside(embedded: Served, real: Served) -> Served:
-    """The embedded server, with the namespace that the real one has for this test."""
-    made: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": real.namespace}}
-    await embedded.stored(made)
-    return Served(
+async def local(embedded: KubectlServer, real: KubectlServer) -> KubectlServer:
+    """The local server with the real server's namespace of this test."""
+    manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": real.namespace}}
+    await embedded.create_and_get(manifest)
+    return KubectlServer(
         embedded.name,
         embedded.url,
         embedded.token,

@@ -1,4 +1,4 @@
-"""Objects as people and our operator write them, for both servers."""
+"""Objects as users and our operator write them, for both servers."""
 
 import copy
 import re
@@ -16,8 +16,8 @@ JOB_UID = str(uuid.UUID(int=7))
 
 
 def golden_objects(namespace: str) -> list[Manifest]:
-    """Everything that the operator writes for the documents' YAML, each form of it once."""
-    found: dict[str, Manifest] = {}
+    """All objects that the operator writes for the examples, each once."""
+    objects: dict[str, Manifest] = {}
     for path in sorted(GOLDEN.glob("*.yaml")):
         text = path.read_text().replace("<uid of the job>", JOB_UID).replace("<namespace>", namespace)
         text = re.sub("<address of [^>]*>", "10.0.0.1", text)
@@ -25,33 +25,33 @@ def golden_objects(namespace: str) -> list[Manifest]:
             if document and "kind" in document:
                 document = writable(document)
                 document["metadata"]["name"] = f"{path.stem.replace('_', '-')}-{document['metadata']['name']}"[:63]
-                found[f"{document['kind']} {document['metadata']['name']}"] = document
-    return list(found.values())
+                objects[f"{document['kind']} {document['metadata']['name']}"] = document
+    return list(objects.values())
 
 
 def writable(document: Manifest) -> Manifest:
-    """Binary data is shown as lines in the golden files: here any will do."""
+    """Golden files show binary data as lines; replace it with valid data."""
     if "binaryData" in document:
         document["binaryData"] = dict.fromkeys(document["binaryData"], "aGVsbG8=")
     return document
 
 
-def a_pod(name: str = "pod", *, spec: Manifest | None = None, **container: Any) -> Manifest:
-    """Of a scheduler that nobody runs: the cluster's own would write into the pod while a test looks at it."""
-    one = {"name": "main", "image": "example.com/image:v1"} | container
+def make_pod(name: str = "pod", *, spec: Manifest | None = None, **container: Any) -> Manifest:
+    """With a scheduler name that no scheduler has: the cluster's own would write to the pod during the test."""
+    main = {"name": "main", "image": "example.com/image:v1"} | container
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
-        "spec": {"containers": [one], "schedulerName": "nobody"} | (spec or {}),
+        "spec": {"containers": [main], "schedulerName": "nobody"} | (spec or {}),
     }
 
 
-def an_object(kind: str, name: str, **content: Any) -> Manifest:
+def make_object(kind: str, name: str, **content: Any) -> Manifest:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} | content
 
 
-def a_job(name: str = "job", **spec: Any) -> Manifest:
+def make_job(name: str = "job", **spec: Any) -> Manifest:
     template = {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}
     worker = {"replicas": 2, "template": template}
     return {
@@ -62,7 +62,7 @@ def a_job(name: str = "job", **spec: Any) -> Manifest:
     }
 
 
-A_RICH_POD = a_pod(
+FULL_POD = make_pod(
     "rich",
     spec={
         "restartPolicy": "OnFailure",
@@ -122,7 +122,7 @@ A_RICH_POD = a_pod(
 )
 
 VOLUME_AND_CLAIM = [
-    an_object(
+    make_object(
         "PersistentVolume",
         "nfs-pv",
         spec={
@@ -135,7 +135,7 @@ VOLUME_AND_CLAIM = [
             "nfs": {"path": "/nas", "server": "10.12.201.xx"},
         },
     ),
-    an_object(
+    make_object(
         "PersistentVolumeClaim",
         "nfs-pvc",
         spec={
@@ -148,24 +148,24 @@ VOLUME_AND_CLAIM = [
 ]
 
 PLAIN_OBJECTS: list[Manifest] = [
-    A_RICH_POD,
-    a_pod("plain"),
-    a_pod("limits", resources={"limits": {"cpu": "1000m", "memory": "1G"}}),
-    an_object("ConfigMap", "empty", data={}, binaryData={"b": "aGVsbG8="}, immutable=False),
-    an_object("Secret", "texts", stringData={"a": "b", "c": ""}, data={"a": "eA==", "d": "eQ=="}),
-    an_object("Secret", "typed", type="kubernetes.io/basic-auth", data={"username": "eA=="}),
-    an_object("Service", "headless", spec={"clusterIP": "None", "selector": {"a": "b"}}),
-    an_object("Service", "ports", spec={"clusterIP": "None", "ports": [{"port": 80}], "selector": {"a": "b"}}),
-    an_object("Service", "given", spec={"ports": [{"name": "a", "port": 80, "targetPort": "http"}]}),
-    an_object("Service", "sticky", spec={"ports": [{"port": 80}], "sessionAffinity": "ClientIP"}),
-    an_object("Service", "elsewhere", spec={"type": "ExternalName", "externalName": "example.com"}),
-    an_object("Namespace", "<namespace>-more"),
-    an_object(
+    FULL_POD,
+    make_pod("plain"),
+    make_pod("limits", resources={"limits": {"cpu": "1000m", "memory": "1G"}}),
+    make_object("ConfigMap", "empty", data={}, binaryData={"b": "aGVsbG8="}, immutable=False),
+    make_object("Secret", "texts", stringData={"a": "b", "c": ""}, data={"a": "eA==", "d": "eQ=="}),
+    make_object("Secret", "typed", type="kubernetes.io/basic-auth", data={"username": "eA=="}),
+    make_object("Service", "headless", spec={"clusterIP": "None", "selector": {"a": "b"}}),
+    make_object("Service", "ports", spec={"clusterIP": "None", "ports": [{"port": 80}], "selector": {"a": "b"}}),
+    make_object("Service", "given", spec={"ports": [{"name": "a", "port": 80, "targetPort": "http"}]}),
+    make_object("Service", "sticky", spec={"ports": [{"port": 80}], "sessionAffinity": "ClientIP"}),
+    make_object("Service", "elsewhere", spec={"type": "ExternalName", "externalName": "example.com"}),
+    make_object("Namespace", "<namespace>-more"),
+    make_object(
         "Event",
         "old",
         involvedObject={"kind": "Pod", "name": "pod", "namespace": "<namespace>"},
         reason="Started",
-        message="it began",
+        message="it started",
         type="Normal",
         source={"component": "kubelet", "host": "local-1"},
         firstTimestamp="2026-01-02T03:04:05Z",
@@ -178,7 +178,7 @@ PLAIN_OBJECTS: list[Manifest] = [
         "metadata": {"name": "new"},
         "regarding": {"kind": "Pod", "name": "pod", "namespace": "<namespace>"},
         "reason": "Started",
-        "note": "it began",
+        "note": "it started",
         "type": "Normal",
         "action": "Starting",
         "eventTime": "2026-01-02T03:04:05.123000Z",
@@ -196,7 +196,7 @@ PLAIN_OBJECTS: list[Manifest] = [
             "renewTime": "2026-01-02T04:04:05.500000+01:00",
         },
     },
-    an_object(
+    make_object(
         "Node",
         "<namespace>-node",
         spec={"unschedulable": False, "podCIDR": ""},
@@ -208,5 +208,5 @@ PLAIN_OBJECTS: list[Manifest] = [
 
 def in_namespace(manifest: Manifest, namespace: str) -> Manifest:
     text = yaml.safe_dump(copy.deepcopy(manifest)).replace("<namespace>", namespace)
-    found: Manifest = yaml.safe_load(text)
-    return found
+    copied: Manifest = yaml.safe_load(text)
+    return copied

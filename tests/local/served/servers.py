@@ -1,4 +1,4 @@
-"""Two API servers with one face: the real one, which is right by definition, and the embedded one, which is judged."""
+"""A real and a local API server behind one interface; the real one is the reference."""
 
 import asyncio
 import base64
@@ -29,11 +29,11 @@ PREFIX_OF = {
     "batch.paddlepaddle.org/v1": "/apis/batch.paddlepaddle.org/v1",
     "scheduling.volcano.sh/v1beta1": "/apis/scheduling.volcano.sh/v1beta1",
 }
-CLUSTER_WIDE = ("Node", "Namespace", "PersistentVolume")
+CLUSTER_SCOPED = ("Node", "Namespace", "PersistentVolume")
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """Every value by its path, so that two objects can be compared and the difference read."""
+    """Every value by its path, for readable comparisons."""
     if isinstance(value, dict) and value:
         return {at: leaf for key in value for at, leaf in leaves(value[key], f"{path}.{key}").items()}
     if isinstance(value, list) and value:
@@ -42,8 +42,8 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Served:
-    """A server, a namespace of one's own in it, and a kubectl that knows both."""
+class KubectlServer:
+    """A server, a namespace of the test, and a kubectl configured for both."""
 
     name: str
     url: str
@@ -51,7 +51,7 @@ class Served:
     trust: ssl.SSLContext
     namespace: str
     kubectl_program: Path
-    home: Path  # of kubectl, so that what it keeps of one server is not taken for the other's
+    home: Path  # of kubectl: each server needs its own discovery cache
 
     async def send(
         self, method: str, path: str, body: object = None, *, media: str = JSON, accept: str = JSON
@@ -68,34 +68,36 @@ class Served:
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
                 return Reply(reply.status, reply.read())
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                return Reply(refusal.code, refusal.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Reply(error.code, error.read())
 
     def path(self, manifest: Manifest, *, name: str = "") -> str:
-        """The collection of an object's kind, or an object of it."""
-        scope = "" if manifest["kind"] in CLUSTER_WIDE else f"/namespaces/{self.namespace}"
+        """The path of the collection of an object's kind, or of one object."""
+        scope = "" if manifest["kind"] in CLUSTER_SCOPED else f"/namespaces/{self.namespace}"
         collection = f"{PREFIX_OF[manifest['apiVersion']]}{scope}/{manifest['kind'].lower()}s"
         return f"{collection}/{name}" if name else collection
 
     async def create(self, manifest: Manifest, query: str = "") -> Reply:
         return await self.send("POST", self.path(manifest) + query, manifest)
 
-    async def stored(self, manifest: Manifest, query: str = "") -> Manifest:
-        """What became of an object that was created; a refusal fails the test."""
+    async def create_and_get(self, manifest: Manifest, query: str = "") -> Manifest:
+        """Create an object; returns the stored one. Fails the test on an error."""
         reply = await self.create(manifest, query)
         assert reply.status == 201, f"{self.name}: {reply.body.decode()}"
-        found: Manifest = reply.json()
-        return found
+        stored: Manifest = reply.json()
+        return stored
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl prints. Raises RequestError with its complaint if it fails."""
-        done = await self.kubectl_done(*arguments, stdin=stdin)
-        if done.returncode != 0:
-            raise RequestError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()} (exit code {done.returncode})")
-        return done.stdout
+        """kubectl's output. Raises RequestError with its error message if it fails."""
+        process = await self.run_kubectl(*arguments, stdin=stdin)
+        if process.returncode != 0:
+            raise RequestError(
+                f"kubectl {' '.join(arguments)}: {process.stderr.strip()} (exit code {process.returncode})"
+            )
+        return process.stdout
 
-    async def kubectl_done(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    async def run_kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [str(self.kubectl_program), f"--kubeconfig={self.kubeconfig}", *arguments]
         environment = {"HOME": str(self.home), "PATH": os.environ["PATH"]}
         return await asyncio.to_thread(

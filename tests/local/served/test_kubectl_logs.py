@@ -1,4 +1,4 @@
-"""kubectl logs reads what containers print, while they print it and afterwards."""
+"""kubectl logs of running and finished containers."""
 
 import asyncio
 import ssl
@@ -12,30 +12,32 @@ from paddle_operator.local.apiserver.scheme import builtin
 from paddle_operator.local.container_logs import LogFiles
 from testbed.assets import Binaries
 from tests.local.served.conftest import TOKEN
-from tests.local.served.objects import a_pod
-from tests.local.served.servers import MERGE, Manifest, Served
+from tests.local.served.objects import make_pod
+from tests.local.served.servers import MERGE, KubectlServer, Manifest
 
 WITHIN_SECONDS = 100.0
-POD = a_pod("pod", spec={"nodeName": "local-1"})
+POD = make_pod("pod", spec={"nodeName": "local-1"})
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> LogFiles:
+def log_files(tmp_path: Path) -> LogFiles:
     return LogFiles(tmp_path / "logs")
 
 
 @pytest.fixture
-async def served(tmp_path: Path, files: LogFiles, control_plane_binaries: Binaries) -> AsyncIterator[Served]:
+async def served(tmp_path: Path, log_files: LogFiles, control_plane_binaries: Binaries) -> AsyncIterator[KubectlServer]:
     home = tmp_path / "home"
     home.mkdir()
-    async with ApiServer(tmp_path / "state", builtin.KINDS, token=TOKEN, logs=files, secure_port=0) as server:
+    async with ApiServer(tmp_path / "state", builtin.KINDS, token=TOKEN, logs=log_files, secure_port=0) as server:
         trust = ssl.create_default_context(cafile=server.certificate)
-        yield Served("embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home)
+        yield KubectlServer(
+            "embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home
+        )
 
 
-async def running_pod(server: Served) -> str:
-    """The uid of a pod whose container runs."""
-    stored = await server.stored(POD)
+async def create_running_pod(server: KubectlServer) -> str:
+    """Create a pod with a running container; returns its UID."""
+    stored = await server.create_and_get(POD)
     state: Manifest = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
     status = {
         "phase": "Running",
@@ -45,20 +47,20 @@ async def running_pod(server: Served) -> str:
     return str(stored["metadata"]["uid"])
 
 
-async def test_logs_with_each_option(served: Served, files: LogFiles) -> None:
-    writer = files.open(await running_pod(served), "main", 0)
+async def test_logs_with_each_option(served: KubectlServer, log_files: LogFiles) -> None:
+    writer = log_files.open(await create_running_pod(served), "main", 0)
     writer.write(b"one\ntwo\nthree\n")
-    files.close(writer)
+    log_files.close(writer)
     assert await served.kubectl("logs", "pod") == "one\ntwo\nthree\n"
     assert await served.kubectl("logs", "pod", "--tail=1") == "three\n"
     assert await served.kubectl("logs", "pod", "-c", "main", "--limit-bytes=3") == "one"
     assert (await served.kubectl("logs", "pod", "--timestamps")).split()[1::2] == ["one", "two", "three"]
-    wrong = await served.kubectl_done("logs", "pod", "-c", "other")
+    wrong = await served.run_kubectl("logs", "pod", "-c", "other")
     assert "container other is not valid for pod pod" in wrong.stderr
 
 
-async def test_logs_are_followed(served: Served, files: LogFiles) -> None:
-    writer = files.open(await running_pod(served), "main", 0)
+async def test_logs_are_followed(served: KubectlServer, log_files: LogFiles) -> None:
+    writer = log_files.open(await create_running_pod(served), "main", 0)
     writer.write(b"one\n")
     command = [str(served.kubectl_program), f"--kubeconfig={served.kubeconfig}", "logs", "--follow", "pod"]
     following = await asyncio.create_subprocess_exec(
@@ -70,7 +72,7 @@ async def test_logs_are_followed(served: Served, files: LogFiles) -> None:
             assert await following.stdout.readline() == b"one\n"
             writer.write(b"two\n")
             assert await following.stdout.readline() == b"two\n"
-            files.close(writer)
+            log_files.close(writer)
             assert await following.stdout.read() == b""
             assert await following.wait() == 0
     finally:

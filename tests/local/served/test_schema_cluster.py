@@ -1,4 +1,4 @@
-"""What a real API server stores, the embedded one stores as well: defaults, amounts, zeros, unknown fields."""
+"""Stored objects compared with a real API server: defaults, quantities, zeros, unknown fields."""
 
 import re
 from typing import Any
@@ -6,18 +6,21 @@ from typing import Any
 import pytest
 
 from testbed.control_plane import ControlPlane
-from tests.local.served.objects import A_RICH_POD, PLAIN_OBJECTS, a_job, a_pod, golden_objects, in_namespace
-from tests.local.served.servers import MERGE, Manifest, Served, leaves
+from tests.local.served.objects import FULL_POD, PLAIN_OBJECTS, golden_objects, in_namespace, make_job, make_pod
+from tests.local.served.servers import MERGE, KubectlServer, Manifest, leaves
 from tools.kubernetes_schemas import asked, kept
 
-# What differs by its nature: what each server gives an object, and what admission on a cluster adds.
+# Expected differences: metadata that each server sets, and fields that admission plugins add on a cluster.
 OWN_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace")
-PROTECTIONS = (["kubernetes.io/pv-protection"], ["kubernetes.io/pvc-protection"])  # nobody here would end them
+PROTECTIONS = (
+    ["kubernetes.io/pv-protection"],
+    ["kubernetes.io/pvc-protection"],
+)  # the local cluster has no controller for them
 DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def comparable(stored: Manifest) -> Manifest:
-    """Without what cannot be the same on two servers."""
+    """Without fields that always differ between two servers."""
     found = dict(stored)
     found["metadata"] = {key: value for key, value in stored["metadata"].items() if key not in OWN_METADATA}
     if found["metadata"].get("finalizers") in PROTECTIONS:
@@ -26,10 +29,10 @@ def comparable(stored: Manifest) -> Manifest:
         found["spec"] = pod_spec(stored["spec"])
     if stored["kind"] == "PersistentVolume":
         found["status"] = {key: value for key, value in stored["status"].items() if key != "lastPhaseTransitionTime"}
-    if stored["kind"] == "Node":  # a new one is not ready, which on a cluster the controller manager ends
+    if stored["kind"] == "Node":  # a cluster taints a new node as not ready
         found["spec"] = {key: value for key, value in stored["spec"].items() if key != "taints"}
     if stored["kind"] == "Service" and stored["spec"].get("clusterIP", "None") != "None":
-        found["spec"] = stored["spec"] | {"clusterIP": "<given>", "clusterIPs": ["<given>"]}
+        found["spec"] = stored["spec"] | {"clusterIP": "<assigned>", "clusterIPs": ["<assigned>"]}
     return found
 
 
@@ -49,23 +52,26 @@ def without_token(container: Manifest) -> Manifest:
     return {key: value for key, value in (container | {"volumeMounts": mounts}).items() if value != []}
 
 
-async def test_the_data_files_are_what_kubernetes_has_today(control_plane: ControlPlane) -> None:
+async def test_schema_files_are_up_to_date(control_plane: ControlPlane) -> None:
     assert kept() == await asked(control_plane), "stale: python -m tools.kubernetes_schemas"
 
 
 @pytest.mark.parametrize("manifest", PLAIN_OBJECTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
-async def test_an_object_is_stored_as_on_a_cluster(beside: Served, real: Served, manifest: Manifest) -> None:
+async def test_object_is_stored_the_same(local: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
     written = in_namespace(manifest, real.namespace)
     query = "?dryRun=All" if manifest["kind"] in ("PersistentVolume", "Node", "Namespace") else ""
-    theirs, ours = await real.stored(written, query), await beside.stored(written, query)
+    theirs, ours = await real.create_and_get(written, query), await local.create_and_get(written, query)
     assert leaves(comparable(ours)) == leaves(comparable(theirs))
 
 
-async def test_what_the_operator_writes_is_stored_as_on_a_cluster(beside: Served, real: Served) -> None:
+async def test_operator_objects_are_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
     written = golden_objects(real.namespace)
     assert {each["kind"] for each in written} == {"ConfigMap", "Pod", "Service"}
     for manifest in written:
-        theirs, ours = await real.stored(manifest, "?dryRun=All"), await beside.stored(manifest, "?dryRun=All")
+        theirs, ours = (
+            await real.create_and_get(manifest, "?dryRun=All"),
+            await local.create_and_get(manifest, "?dryRun=All"),
+        )
         assert leaves(comparable(ours)) == leaves(comparable(theirs))
 
 
@@ -92,11 +98,11 @@ A_STATUS: Manifest = {
 }
 
 
-async def test_a_pods_status_is_stored_as_on_a_cluster(beside: Served, real: Served) -> None:
+async def test_pod_status_is_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
     statuses = []
-    for server in (beside, real):
-        pod = a_pod("reported", spec={"restartPolicy": "Always"})
-        await server.stored(pod)
+    for server in (local, real):
+        pod = make_pod("reported", spec={"restartPolicy": "Always"})
+        await server.create_and_get(pod)
         path = f"{server.path(pod, name='reported')}/status"
         reply = await server.send("PATCH", path, {"status": A_STATUS}, media=MERGE)
         assert reply.ok, reply.body
@@ -105,50 +111,52 @@ async def test_a_pods_status_is_stored_as_on_a_cluster(beside: Served, real: Ser
 
 
 UNKNOWN: list[Manifest] = [
-    a_pod(imagePulPolicy="Always"),
-    a_pod(env=[{"nam": "A", "name": "A"}]),
-    a_pod() | {"statuss": {}},
-    a_pod() | {"metadata": {"name": "pod", "label": {"a": "b"}}},
-    a_job() | {"metadata": {"name": "job", "label": {"a": "b"}}},
-    a_job(cleanPodPolice="Never"),
-    a_pod(spec={"volumes": [{"name": "v", "emptyDirr": {}}], "dnsConfig": {"option": []}}),
+    make_pod(imagePulPolicy="Always"),
+    make_pod(env=[{"nam": "A", "name": "A"}]),
+    make_pod() | {"statuss": {}},
+    make_pod() | {"metadata": {"name": "pod", "label": {"a": "b"}}},
+    make_job() | {"metadata": {"name": "job", "label": {"a": "b"}}},
+    make_job(cleanPodPolice="Never"),
+    make_pod(spec={"volumes": [{"name": "v", "emptyDirr": {}}], "dnsConfig": {"option": []}}),
 ]
 
 
 @pytest.mark.parametrize("manifest", UNKNOWN, ids=range(len(UNKNOWN)))
-async def test_an_unknown_field_is_refused_with_its_path(beside: Served, real: Served, manifest: Manifest) -> None:
-    replies = [await server.create(manifest, "?fieldValidation=Strict") for server in (beside, real)]
-    ours, theirs = (reply.json() for reply in replies)
-    assert [reply.status for reply in replies] == [400, 400]
+async def test_unknown_field_gets_the_same_message(
+    local: KubectlServer, real: KubectlServer, manifest: Manifest
+) -> None:
+    responses = [await server.create(manifest, "?fieldValidation=Strict") for server in (local, real)]
+    ours, theirs = (reply.json() for reply in responses)
+    assert [reply.status for reply in responses] == [400, 400]
     assert ours["message"] == theirs["message"]
 
 
 MISTYPED: list[Manifest] = [
-    a_pod(env=[{"name": "A", "value": 1}]),
-    a_pod(command="python3 train.py"),
-    a_pod(ports=[{"containerPort": "http"}]),
-    a_pod(spec={"activeDeadlineSeconds": "1"}),
-    a_pod(spec={"hostNetwork": "yes"}),
-    a_pod() | {"metadata": {"name": "pod", "labels": {"a": 1}}},
-    a_pod(ports=[{"containerPort": 3_000_000_000}]),
+    make_pod(env=[{"name": "A", "value": 1}]),
+    make_pod(command="python3 train.py"),
+    make_pod(ports=[{"containerPort": "http"}]),
+    make_pod(spec={"activeDeadlineSeconds": "1"}),
+    make_pod(spec={"hostNetwork": "yes"}),
+    make_pod() | {"metadata": {"name": "pod", "labels": {"a": 1}}},
+    make_pod(ports=[{"containerPort": 3_000_000_000}]),
 ]
 
 
 @pytest.mark.parametrize("manifest", MISTYPED, ids=range(len(MISTYPED)))
-async def test_a_value_of_the_wrong_type_is_a_bad_request(beside: Served, real: Served, manifest: Manifest) -> None:
-    replies = [await server.create(manifest) for server in (beside, real)]
-    ours, theirs = (reply.json() for reply in replies)
-    assert [reply.status for reply in replies] == [400, 400]
-    assert words(ours) == words(theirs)
+async def test_wrong_type_gets_400(local: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
+    responses = [await server.create(manifest) for server in (local, real)]
+    ours, theirs = (reply.json() for reply in responses)
+    assert [reply.status for reply in responses] == [400, 400]
+    assert message_without_path(ours) == message_without_path(theirs)
 
 
-def words(status: Any) -> str:
-    """Without the field's path, which we name before the sentence."""
+def message_without_path(status: Any) -> str:
+    """Without the field's path, which our message has at the start."""
     return re.sub(r"(as a \w+: )[^ ]*: json", r"\1json", status["message"])
 
 
-# Not 01, +1, 1., 1E3 and 1e0: what is odd but whole a real server keeps as it was written.
-AMOUNTS: list[str | float] = [
+# Not 01, +1, 1., 1E3 and 1e0: a real server stores these integers as written.
+QUANTITIES: list[str | float] = [
     *("0", "1", ".5", "0.5", "1.5", "100m", "1000m", "1500m", "0.0001", "1n", "1u", "1001u", "999n"),
     *("1k", "1000k", "1024k", "1.5k", "1M", "1G", "1T", "1P", "1E", "12E", "1Ki", "0.5Ki", "1024Ki", "1000Ki", "1.5Gi"),
     *("1024Mi", "2048Mi", "1536Mi", "1Ti", "1Pi", "1Ei", "9Ei", "16Ei", "1e3", "1e-3", "1.2e3", "12e6", "100e-2"),
@@ -157,20 +165,22 @@ AMOUNTS: list[str | float] = [
 ]
 
 
-async def test_an_amount_has_one_form(beside: Served, real: Served) -> None:
+async def test_quantities_are_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
     containers = [
         {"name": f"c{index}", "image": "i", "resources": {"limits": {"memory": written}}}
-        for index, written in enumerate(AMOUNTS)
+        for index, written in enumerate(QUANTITIES)
     ]
     stored = []
-    for server in (beside, real):
-        pod = await server.stored(a_pod(spec={"containers": containers}), "?dryRun=All")
+    for server in (local, real):
+        pod = await server.create_and_get(make_pod(spec={"containers": containers}), "?dryRun=All")
         stored.append([each["resources"]["limits"]["memory"] for each in pod["spec"]["containers"]])
-    assert dict(zip(map(str, AMOUNTS), stored[0], strict=True)) == dict(zip(map(str, AMOUNTS), stored[1], strict=True))
+    assert dict(zip(map(str, QUANTITIES), stored[0], strict=True)) == dict(
+        zip(map(str, QUANTITIES), stored[1], strict=True)
+    )
 
 
-async def test_zeros_that_mean_something_are_kept(embedded: Served) -> None:
-    spec = (await embedded.stored(A_RICH_POD))["spec"]
+async def test_significant_zeros_are_stored(embedded: KubectlServer) -> None:
+    spec = (await embedded.create_and_get(FULL_POD))["spec"]
     assert spec["setHostnameAsFQDN"] is False
     assert spec["terminationGracePeriodSeconds"] == 0
     assert "hostPID" not in spec

@@ -1,4 +1,4 @@
-"""Strategic merge patch; served/test_strategic_cluster.py sends the same patches to a real API server."""
+"""Strategic merge patch; served/test_strategic_merge_cluster.py sends the same patches to a real API server."""
 
 import contextlib
 import copy

@@ -193,7 +193,7 @@ def test_kind_validates_only_if_types_are_right() -> None:
 )
 def test_finalizer_without_domain_needs_custom_kind(kind: Kind, finalizer: str, accepted: bool) -> None:
     stored = normalize(kind, {"metadata": {"name": "a", "finalizers": [finalizer]}, "spec": {}})
-    refused = {cause.field for cause in validate(kind, stored, None)} & {"metadata.finalizers[0]"}
+    refused = {cause.field for cause in validate(kind, stored, None) if "finalizers" in cause.field}
     assert not refused if accepted else refused
 
 

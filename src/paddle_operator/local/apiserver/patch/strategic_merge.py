@@ -1,7 +1,7 @@
 """What is an object after a strategic merge patch, which merges lists of maps item by item by a merge key?
 
 `kubectl apply`, `edit`, `label` and `annotate` send it for built-in kinds. The rules are those of apimachinery's
-strategicpatch package; tests/local/served/test_strategic_cluster.py sends the same patches to a real API server.
+strategicpatch package; tests/local/served/test_strategic_merge_cluster.py sends the same patches to a real API server.
 """
 
 from collections.abc import Callable

@@ -27,7 +27,12 @@ from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
 from paddle_operator.local.apiserver.storage.sqlite import ObjectStore
 from paddle_operator.local.apiserver.storage.watch_cache import Record
 from paddle_operator.local.apiserver.validation import field_errors
-from paddle_operator.local.apiserver.validation.object import normalize, unknown_fields, validate
+from paddle_operator.local.apiserver.validation.object import (
+    finalizer_warnings,
+    normalize,
+    unknown_fields,
+    validate,
+)
 
 MAX_NAME_ATTEMPTS = 8
 
@@ -60,6 +65,7 @@ class ObjectWriter:
         new = normalize(kind, {**manifest, "metadata": metadata})
         strategy = strategy_of(kind)
         _check(kind, new, None, lambda: strategy.validate(new))
+        warnings += finalizer_warnings(kind, metadata, {})
         strategy.prepare_for_create(new, resource.table)
         if strategy.tracks_generation:
             new["metadata"]["generation"] = 1
@@ -136,6 +142,7 @@ class ObjectWriter:
             old,
             lambda: validate_metadata_update(new["metadata"], old["metadata"]) + strategy.validate(new),
         )
+        warnings += finalizer_warnings(kind, new["metadata"], old["metadata"])
         if new == old:
             return APIResponse(resource.body(record), 200, warnings)
         if strategy.tracks_generation and subresource != "status" and _has_spec_change(new, old):

@@ -1,7 +1,7 @@
 """Is an object of a built-in kind valid beyond its types? The common errors, with kube-apiserver's messages.
 
 Not all rules of kube-apiserver are here, so an object may be accepted that a cluster rejects. Nothing is rejected that
-a cluster accepts: tests/local/served/test_checks_cluster.py compares both.
+a cluster accepts: tests/local/served/test_validation_cluster.py compares both.
 """
 
 import re

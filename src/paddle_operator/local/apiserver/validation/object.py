@@ -159,12 +159,25 @@ def validate_finalizers(kind: Kind, finalizers: object) -> Iterator[Cause]:
     for index, each in enumerate(finalizers if isinstance(finalizers, list) else ()):
         if not isinstance(each, str) or "/" in each or each in STANDARD_FINALIZERS:
             continue
-        path = f"metadata.finalizers[{index}]"
+        path = "metadata.finalizers" if kind.custom else f"metadata.finalizers[{index}]"
         if not KEY_PATTERN.fullmatch(each):
             yield field_errors.invalid(path, each, KEY_ERROR)
         elif not kind.custom:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             yield field_errors.invalid(path, each, detail)
+
+
+def finalizer_warnings(kind: Kind, metadata: Manifest, old_metadata: Manifest) -> tuple[str, ...]:
+    """A warning for each finalizer without a path that is added to an object of a custom kind."""
+    if not kind.custom:
+        return ()
+    before = (*STANDARD_FINALIZERS, *(old_metadata.get("finalizers") or ()))
+    added = [each for each in metadata.get("finalizers") or () if "/" not in each and each not in before]
+    advice = (
+        "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other "
+        "finalizer writers"
+    )
+    return tuple(f"metadata.finalizers: {field_errors.to_json(each)}: {advice}" for each in added)
 
 
 def validate_owner_references(owners: object) -> Iterator[Cause]:

@@ -1,9 +1,9 @@
-"""`kubectl get` prints the same table from both servers, for every built-in kind and every state of a pod."""
+"""Tables of every built-in kind and pod state compared with a real API server."""
 
 import pytest
 
-from tests.local.served.objects import VOLUME_AND_CLAIM, a_job, a_pod, an_object, in_namespace
-from tests.local.served.servers import MERGE, TABLE, Manifest, Served
+from tests.local.served.objects import VOLUME_AND_CLAIM, in_namespace, make_job, make_object, make_pod
+from tests.local.served.servers import MERGE, TABLE, KubectlServer, Manifest
 
 LONG_AGO = "2026-01-02T03:04:05Z"
 
@@ -20,7 +20,7 @@ def container(name: str = "main", *, ready: bool = False, restarts: int = 0, **s
     }
 
 
-def ended(code: int, reason: str = "", **more: int) -> Manifest:
+def terminated(code: int, reason: str = "", **more: int) -> Manifest:
     found: Manifest = {"exitCode": code, "startedAt": LONG_AGO, "finishedAt": LONG_AGO} | more
     return found | ({"reason": reason} if reason else {})
 
@@ -57,7 +57,7 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
         {
             "phase": "Running",
             "containerStatuses": [
-                container(terminated=ended(0, "Completed")),
+                container(terminated=terminated(0, "Completed")),
                 container("other", ready=True, running=RUNNING),
             ],
         },
@@ -67,7 +67,10 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
         TWO,
         {
             "phase": "Running",
-            "containerStatuses": [container(terminated=ended(0, "Completed")), container("other", terminated=ended(3))],
+            "containerStatuses": [
+                container(terminated=terminated(0, "Completed")),
+                container("other", terminated=terminated(3)),
+            ],
         },
         "ExitCode:3",
     ),
@@ -77,24 +80,24 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
             "phase": "Running",
             "containerStatuses": [
                 container(restarts=3, waiting={"reason": "CrashLoopBackOff"})
-                | {"lastState": {"terminated": ended(1, "Error")}}
+                | {"lastState": {"terminated": terminated(1, "Error")}}
             ],
         },
         "CrashLoopBackOff",
     ),
     "completed": (
         {"restartPolicy": "Never"},
-        {"phase": "Succeeded", "containerStatuses": [container(terminated=ended(0, "Completed"))]},
+        {"phase": "Succeeded", "containerStatuses": [container(terminated=terminated(0, "Completed"))]},
         "Completed",
     ),
     "error": (
         {"restartPolicy": "Never"},
-        {"phase": "Failed", "containerStatuses": [container(terminated=ended(1, "Error"))]},
+        {"phase": "Failed", "containerStatuses": [container(terminated=terminated(1, "Error"))]},
         "Error",
     ),
     "by a signal": (
         {"restartPolicy": "Never"},
-        {"phase": "Failed", "containerStatuses": [container(terminated=ended(137, signal=9))]},
+        {"phase": "Failed", "containerStatuses": [container(terminated=terminated(137, signal=9))]},
         "Signal:9",
     ),
     "past its deadline": (
@@ -107,7 +110,7 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
         {
             "phase": "Pending",
             "initContainerStatuses": [
-                container("first", terminated=ended(0, "Completed")),
+                container("first", terminated=terminated(0, "Completed")),
                 container("second", running=RUNNING),
             ],
             "containerStatuses": [container(waiting={"reason": "PodInitializing"})],
@@ -116,7 +119,7 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
     ),
     "init failed": (
         WITH_INIT | {"restartPolicy": "Never"},
-        {"phase": "Failed", "initContainerStatuses": [container("first", terminated=ended(1, "Error"))]},
+        {"phase": "Failed", "initContainerStatuses": [container("first", terminated=terminated(1, "Error"))]},
         "Init:Error",
     ),
     "init crashing": (
@@ -141,54 +144,54 @@ PODS: dict[str, tuple[Manifest, Manifest, str]] = {
 }
 
 
-async def row(server: Served, path: str) -> tuple[list[tuple[object, ...]], list[object]]:
-    """The columns, and the cells of the one object; ages are all of now."""
+async def get_table_row(server: KubectlServer, path: str) -> tuple[list[tuple[object, ...]], list[object]]:
+    """The columns and the cells of one object."""
     table = (await server.send("GET", path, accept=TABLE)).json()
     assert table["kind"] == "Table", table
     columns: list[tuple[object, ...]] = [
         (each["name"], each["type"], each["format"], each["priority"] > 0) for each in table["columnDefinitions"]
     ]
-    (only,) = table["rows"]
-    assert set(only["object"]) == {"kind", "apiVersion", "metadata"}
-    conditions = [(each["type"], each["status"], each["reason"]) for each in only.get("conditions", ())]
-    return columns, [*only["cells"], conditions]
+    (row,) = table["rows"]
+    assert set(row["object"]) == {"kind", "apiVersion", "metadata"}
+    conditions = [(each["type"], each["status"], each["reason"]) for each in row.get("conditions", ())]
+    return columns, [*row["cells"], conditions]
 
 
 @pytest.mark.parametrize("state", PODS)
-async def test_a_pods_state_has_the_same_word(beside: Served, real: Served, state: str) -> None:
-    spec, status, word = PODS[state]
+async def test_pod_status_is_printed_the_same(local: KubectlServer, real: KubectlServer, state: str) -> None:
+    spec, status, printed = PODS[state]
     tables = []
-    for server in (beside, real):
-        pod = a_pod(spec=spec)
-        await server.stored(pod)
+    for server in (local, real):
+        pod = make_pod(spec=spec)
+        await server.create_and_get(pod)
         path = server.path(pod, name="pod")
         reply = await server.send("PATCH", f"{path}/status", {"status": status}, media=MERGE)
         assert reply.ok, reply.body
-        tables.append(await row(server, path))
+        tables.append(await get_table_row(server, path))
     (columns, ours), (their_columns, theirs) = tables
     assert columns == their_columns
-    assert young(ours) == young(theirs)
-    assert ours[2] == word
+    assert without_ages(ours) == without_ages(theirs)
+    assert ours[2] == printed
 
 
-def young(cells: list[object]) -> list[object]:
-    """An age of some seconds is as good as another."""
-    return ["<young>" if str(cell) in YOUNG else cell for cell in cells]
+def without_ages(cells: list[object]) -> list[object]:
+    """Ages of some seconds may differ."""
+    return ["<age>" if str(cell) in RECENT_AGES else cell for cell in cells]
 
 
-YOUNG = {f"{seconds}s" for seconds in range(30)}
+RECENT_AGES = {f"{seconds}s" for seconds in range(30)}
 
 OTHERS: list[Manifest] = [
-    an_object("ConfigMap", "map", data={"a": "b"}, binaryData={"c": "eA=="}),
-    an_object("ConfigMap", "empty"),
-    an_object("Secret", "secret", stringData={"a": "b", "c": "d"}),
-    an_object("Service", "headless", spec={"clusterIP": "None", "selector": {"b": "c", "a": "b"}}),
-    an_object(
+    make_object("ConfigMap", "map", data={"a": "b"}, binaryData={"c": "eA=="}),
+    make_object("ConfigMap", "empty"),
+    make_object("Secret", "secret", stringData={"a": "b", "c": "d"}),
+    make_object("Service", "headless", spec={"clusterIP": "None", "selector": {"b": "c", "a": "b"}}),
+    make_object(
         "Service", "ports", spec={"clusterIP": "None", "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}]}
     ),
-    an_object("Service", "elsewhere", spec={"type": "ExternalName", "externalName": "example.com"}),
+    make_object("Service", "elsewhere", spec={"type": "ExternalName", "externalName": "example.com"}),
     *VOLUME_AND_CLAIM,
-    an_object(
+    make_object(
         "Event",
         "event",
         involvedObject={"kind": "Pod", "name": "pod", "namespace": "<namespace>", "fieldPath": "spec.containers{a}"},
@@ -219,8 +222,8 @@ OTHERS: list[Manifest] = [
         "metadata": {"name": "lease"},
         "spec": {"holderIdentity": "me"},
     },
-    an_object("Namespace", "<namespace>"),
-    an_object(
+    make_object("Namespace", "<namespace>"),
+    make_object(
         "Node",
         "<namespace>",
         spec={"unschedulable": True},
@@ -241,23 +244,25 @@ OTHERS: list[Manifest] = [
             },
         },
     ),
-    a_job(),
+    make_job(),
 ]
 
 
 @pytest.mark.parametrize("manifest", OTHERS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
-async def test_every_kind_has_the_same_columns_and_cells(beside: Served, real: Served, manifest: Manifest) -> None:
+async def test_columns_and_cells_of_every_kind_are_the_same(
+    local: KubectlServer, real: KubectlServer, manifest: Manifest
+) -> None:
     written = in_namespace(manifest, real.namespace)
     name = written["metadata"]["name"]
     tables = []
-    for server in (beside, real):
+    for server in (local, real):
         if written["kind"] != "Namespace":
-            await server.stored(written)
-        if written["kind"] == "PersistentVolume":  # which on a cluster a controller finds out
+            await server.create_and_get(written)
+        if written["kind"] == "PersistentVolume":  # a controller sets it on a cluster
             path = f"{server.path(written, name=name)}/status"
             assert (await server.send("PATCH", path, {"status": {"phase": "Available"}}, media=MERGE)).ok
-        tables.append(await row(server, server.path(written, name=name)))
+        tables.append(await get_table_row(server, server.path(written, name=name)))
     if written["kind"] in ("Node", "PersistentVolume"):
         await real.send("DELETE", real.path(written, name=name))
     assert tables[0][0] == tables[1][0]
-    assert young(tables[0][1]) == young(tables[1][1])
+    assert without_ages(tables[0][1]) == without_ages(tables[1][1])

@@ -1,49 +1,49 @@
-"""Making and changing objects: names, versions, what nobody may change, patches, status and scale."""
+"""Create, update and patch: names, versions, immutable fields, status and scale."""
 
 import asyncio
 
 import pytest
 
-from tests.conformance.objects import a_config_map, a_job, a_pod
+from tests.conformance.objects import make_config_map, make_job, make_pod
 from tests.conformance.servers import JSON_PATCH, MERGE, STRATEGIC, Server
 
 
-async def test_a_new_object_gets_what_every_object_has(server: Server) -> None:
-    made = await server.create(
-        "core/configmaps", a_config_map("a", uid="given", creationTimestamp="2020-01-01T00:00:00Z")
+async def test_create_sets_standard_metadata(server: Server) -> None:
+    created = await server.create(
+        "core/configmaps", make_config_map("a", uid="given", creationTimestamp="2020-01-01T00:00:00Z")
     )
-    metadata = made["metadata"]
-    assert (made["kind"], made["apiVersion"], made["data"]) == ("ConfigMap", "v1", {"a": "b"})
+    metadata = created["metadata"]
+    assert (created["kind"], created["apiVersion"], created["data"]) == ("ConfigMap", "v1", {"a": "b"})
     assert (metadata["name"], metadata["namespace"]) == ("a", server.namespace)
     assert len(metadata["uid"]) == 36
     assert not metadata["creationTimestamp"].startswith("2020")
     assert metadata["resourceVersion"].isdigit()
     assert "generation" not in metadata
-    assert (await server.create("core/pods", a_pod("a")))["metadata"]["generation"] == 1
-    assert (await server.create("jobs", a_job("a")))["metadata"]["generation"] == 1
+    assert (await server.create("core/pods", make_pod("a")))["metadata"]["generation"] == 1
+    assert (await server.create("jobs", make_job("a")))["metadata"]["generation"] == 1
     again = await server.read("core/configmaps/a")
     again["metadata"].pop("managedFields", None)
     metadata.pop("managedFields", None)
-    assert again == made
+    assert again == created
 
 
-async def test_versions_rise_with_every_write(server: Server) -> None:
-    one = await server.create("core/configmaps", a_config_map("a"))
+async def test_resource_version_increases_with_every_write(server: Server) -> None:
+    one = await server.create("core/configmaps", make_config_map("a"))
     two = await server.create("core/secrets", {"metadata": {"name": "a"}})
     three = await server.patch("core/configmaps/a", {"data": {"x": "y"}})
     versions = [int(each["metadata"]["resourceVersion"]) for each in (one, two, three)]
     assert versions == sorted(set(versions))
 
 
-async def test_a_name_is_taken_once(server: Server) -> None:
-    await server.create("core/configmaps", a_config_map("a"))
-    reply = await server.ask("POST", "core/configmaps", a_config_map("a"))
+async def test_create_of_an_existing_name_gets_409(server: Server) -> None:
+    await server.create("core/configmaps", make_config_map("a"))
+    reply = await server.request("POST", "core/configmaps", make_config_map("a"))
     assert (reply.code, reply.reason, reply.message) == (409, "AlreadyExists", 'configmaps "a" already exists')
-    replies = await asyncio.gather(*(server.ask("POST", "jobs", a_job("b")) for _ in range(5)))
+    replies = await asyncio.gather(*(server.request("POST", "jobs", make_job("b")) for _ in range(5)))
     assert sorted(reply.code for reply in replies) == [201, 409, 409, 409, 409]
 
 
-async def test_a_name_is_made_up_where_only_its_beginning_is_given(server: Server) -> None:
+async def test_generate_name(server: Server) -> None:
     base = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "some-"}}
     names = {(await server.create("core/configmaps", base))["metadata"]["name"] for _ in range(10)}
     assert len(names) == 10
@@ -69,56 +69,56 @@ async def test_a_name_is_made_up_where_only_its_beginning_is_given(server: Serve
     ],
     ids=str,
 )
-async def test_what_is_no_object_of_the_kind_is_refused(
-    server: Server, manifest: object, code: int, reason: str
-) -> None:
-    reply = await server.ask("POST", "core/configmaps", manifest)
+async def test_invalid_object_is_rejected(server: Server, manifest: object, code: int, reason: str) -> None:
+    reply = await server.request("POST", "core/configmaps", manifest)
     assert (reply.code, reply.reason) == (code, reason)
 
 
-async def test_a_body_that_is_no_json_is_a_bad_request(server: Server) -> None:
+async def test_body_that_is_no_json_gets_400(server: Server) -> None:
     for text in (b"{not json", b"", b"[1"):
-        assert (await server.ask("POST", "core/configmaps", text=text)).code == 400
-    assert (await server.ask("POST", "core/configmaps", a_config_map("a"), content_type="text/plain")).code == 415
+        assert (await server.request("POST", "core/configmaps", text=text)).code == 400
+    assert (
+        await server.request("POST", "core/configmaps", make_config_map("a"), content_type="text/plain")
+    ).code == 415
 
 
-async def test_an_object_needs_its_namespace(server: Server) -> None:
-    reply = await server.ask("POST", "/api/v1/namespaces/nowhere/configmaps", a_config_map("a"))
+async def test_create_in_a_missing_namespace_gets_404(server: Server) -> None:
+    reply = await server.request("POST", "/api/v1/namespaces/nowhere/configmaps", make_config_map("a"))
     assert (reply.code, reply.reason, reply.message) == (404, "NotFound", 'namespaces "nowhere" not found')
-    assert (await server.ask("POST", "/api/v1/configmaps", a_config_map("a"))).code == 405
+    assert (await server.request("POST", "/api/v1/configmaps", make_config_map("a"))).code == 405
 
 
-@pytest.mark.parametrize(("path", "manifest"), [("core/configmaps", a_config_map("a")), ("jobs", a_job("a"))])
-async def test_unknown_fields_are_dropped_with_a_warning_or_refused(
-    server: Server, path: str, manifest: dict[str, object]
-) -> None:
+@pytest.mark.parametrize(("path", "manifest"), [("core/configmaps", make_config_map("a")), ("jobs", make_job("a"))])
+async def test_field_validation_of_unknown_fields(server: Server, path: str, manifest: dict[str, object]) -> None:
     odd = manifest | {"foo": 1}
-    strict = await server.ask("POST", f"{path}?fieldValidation=Strict", odd)
+    strict = await server.request("POST", f"{path}?fieldValidation=Strict", odd)
     assert (strict.code, strict.reason) == (400, "BadRequest")
     assert 'strict decoding error: unknown field "foo"' in strict.message
-    assert (await server.ask("POST", f"{path}?fieldValidation=Bogus", odd)).code == 422
-    warned = await server.ask("POST", path, odd)
+    assert (await server.request("POST", f"{path}?fieldValidation=Bogus", odd)).code == 422
+    warned = await server.request("POST", path, odd)
     assert (warned.code, "foo" in warned.body) == (201, False)
     assert warned.headers.getall("Warning") == ['299 - "unknown field \\"foo\\""']
-    silent = await server.ask("PATCH", f"{path}/a?fieldValidation=Ignore", {"foo": 1}, content_type=MERGE)
+    silent = await server.request("PATCH", f"{path}/a?fieldValidation=Ignore", {"foo": 1}, content_type=MERGE)
     assert (silent.code, "Warning" in silent.headers) == (200, False)
-    patched = await server.ask("PATCH", f"{path}/a", {"foo": 1}, content_type=MERGE)
+    patched = await server.request("PATCH", f"{path}/a", {"foo": 1}, content_type=MERGE)
     assert (patched.code, "Warning" in patched.headers) == (200, True)
     assert patched.body["metadata"]["resourceVersion"] == warned.body["metadata"]["resourceVersion"]
 
 
-async def test_a_dry_run_says_what_would_be_and_does_nothing(server: Server) -> None:
-    reply = await server.ask("POST", "core/configmaps?dryRun=All", a_config_map("a"))
+async def test_dry_run_stores_nothing(server: Server) -> None:
+    reply = await server.request("POST", "core/configmaps?dryRun=All", make_config_map("a"))
     assert (reply.code, reply.body["metadata"]["name"]) == (201, "a")
     assert reply.body["metadata"]["uid"]
-    assert (await server.ask("GET", "core/configmaps/a")).code == 404
-    assert (await server.ask("POST", "core/configmaps?dryRun=Some", a_config_map("a"))).code == 422
-    made = await server.create("core/configmaps", a_config_map("a"))
-    assert (await server.ask("POST", "core/configmaps?dryRun=All", a_config_map("a"))).code == 409
-    patched = await server.done("PATCH", "core/configmaps/a?dryRun=All", {"data": {"a": "c"}}, content_type=MERGE)
+    assert (await server.request("GET", "core/configmaps/a")).code == 404
+    assert (await server.request("POST", "core/configmaps?dryRun=Some", make_config_map("a"))).code == 422
+    created = await server.create("core/configmaps", make_config_map("a"))
+    assert (await server.request("POST", "core/configmaps?dryRun=All", make_config_map("a"))).code == 409
+    patched = await server.request_json(
+        "PATCH", "core/configmaps/a?dryRun=All", {"data": {"a": "c"}}, content_type=MERGE
+    )
     assert patched["data"] == {"a": "c"}
-    assert (await server.ask("DELETE", "core/configmaps/a?dryRun=All")).code == 200
-    assert (await server.read("core/configmaps/a"))["metadata"]["resourceVersion"] == made["metadata"][
+    assert (await server.request("DELETE", "core/configmaps/a?dryRun=All")).code == 200
+    assert (await server.read("core/configmaps/a"))["metadata"]["resourceVersion"] == created["metadata"][
         "resourceVersion"
     ]
 
@@ -126,13 +126,17 @@ async def test_a_dry_run_says_what_would_be_and_does_nothing(server: Server) -> 
 # Updates
 
 
-async def test_an_update_of_a_stale_version_is_a_conflict(server: Server) -> None:
-    for path, manifest in (("core/configmaps", a_config_map("a")), ("jobs", a_job("a")), ("core/pods", a_pod("a"))):
-        made = await server.create(path, manifest)
-        made["metadata"]["labels"] = {"first": "yes"}
-        newer = await server.done("PUT", f"{path}/a", made)
-        made["metadata"]["labels"] = {"second": "yes"}
-        reply = await server.ask("PUT", f"{path}/a", made)
+async def test_update_of_a_stale_version_gets_409(server: Server) -> None:
+    for path, manifest in (
+        ("core/configmaps", make_config_map("a")),
+        ("jobs", make_job("a")),
+        ("core/pods", make_pod("a")),
+    ):
+        created = await server.create(path, manifest)
+        created["metadata"]["labels"] = {"first": "yes"}
+        newer = await server.request_json("PUT", f"{path}/a", created)
+        created["metadata"]["labels"] = {"second": "yes"}
+        reply = await server.request("PUT", f"{path}/a", created)
         assert (reply.code, reply.reason) == (409, "Conflict")
         assert reply.message.endswith(
             "the object has been modified; please apply your changes to the latest version and try again"
@@ -140,36 +144,40 @@ async def test_an_update_of_a_stale_version_is_a_conflict(server: Server) -> Non
         assert (await server.read(f"{path}/a"))["metadata"]["labels"] == newer["metadata"]["labels"] == {"first": "yes"}
 
 
-async def test_who_gives_no_version_replaces_whatever_there_is_except_where_the_kind_forbids_it(server: Server) -> None:
-    await server.create("core/configmaps", a_config_map("a"))
-    assert (await server.ask("PUT", "core/configmaps/a", a_config_map("a") | {"data": {"x": "y"}})).code == 200
-    await server.create("jobs", a_job("a"))
-    reply = await server.ask("PUT", "jobs/a", a_job("a"))
+async def test_update_without_resource_version(server: Server) -> None:
+    await server.create("core/configmaps", make_config_map("a"))
+    assert (await server.request("PUT", "core/configmaps/a", make_config_map("a") | {"data": {"x": "y"}})).code == 200
+    await server.create("jobs", make_job("a"))
+    reply = await server.request("PUT", "jobs/a", make_job("a"))
     assert (reply.code, reply.reason) == (422, "Invalid")
     assert reply.body["details"]["causes"][0]["field"] == "metadata.resourceVersion"
 
 
-async def test_an_update_makes_what_is_not_there_only_where_the_kind_allows_it(server: Server) -> None:
-    assert (await server.ask("PUT", "core/configmaps/a", a_config_map("a"))).code == 404
-    assert (await server.ask("PUT", "leases/a", {"metadata": {"name": "a"}, "spec": {}})).code == 201
+async def test_create_on_update_depends_on_the_kind(server: Server) -> None:
+    assert (await server.request("PUT", "core/configmaps/a", make_config_map("a"))).code == 404
+    assert (await server.request("PUT", "leases/a", {"metadata": {"name": "a"}, "spec": {}})).code == 201
     service = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
-    assert (await server.ask("PUT", "core/services/a", service)).code == 201
+    assert (await server.request("PUT", "core/services/a", service)).code == 201
 
 
-async def test_a_write_that_changes_nothing_raises_no_version(server: Server) -> None:
-    for path, manifest in (("core/configmaps", a_config_map("a")), ("jobs", a_job("a")), ("core/pods", a_pod("a"))):
-        made = await server.create(path, manifest)
-        version = made["metadata"]["resourceVersion"]
-        assert (await server.done("PUT", f"{path}/a", made))["metadata"]["resourceVersion"] == version
+async def test_unchanged_write_keeps_the_resource_version(server: Server) -> None:
+    for path, manifest in (
+        ("core/configmaps", make_config_map("a")),
+        ("jobs", make_job("a")),
+        ("core/pods", make_pod("a")),
+    ):
+        created = await server.create(path, manifest)
+        version = created["metadata"]["resourceVersion"]
+        assert (await server.request_json("PUT", f"{path}/a", created))["metadata"]["resourceVersion"] == version
         assert (await server.patch(f"{path}/a", {}))["metadata"]["resourceVersion"] == version
         assert (await server.patch(f"{path}/a", {"metadata": {"labels": {}}}))["metadata"]["resourceVersion"] == version
 
 
-async def test_identity_cannot_be_changed(server: Server) -> None:
-    made = (await server.create("core/configmaps", a_config_map("a")))["metadata"]
+async def test_identity_is_immutable(server: Server) -> None:
+    created = (await server.create("core/configmaps", make_config_map("a")))["metadata"]
 
     async def refused(change: object, content_type: str = MERGE) -> tuple[int, str]:
-        reply = await server.ask("PATCH", "core/configmaps/a", {"metadata": change}, content_type=content_type)
+        reply = await server.request("PATCH", "core/configmaps/a", {"metadata": change}, content_type=content_type)
         return reply.code, reply.reason
 
     assert await refused({"name": "b"}) == (400, "BadRequest")
@@ -178,20 +186,20 @@ async def test_identity_cannot_be_changed(server: Server) -> None:
     assert await refused({"deletionTimestamp": "2030-01-01T00:00:00Z"}) == (422, "Invalid")
     assert await refused({"resourceVersion": "1"}) == (409, "Conflict")
     kept = await server.patch("core/configmaps/a", {"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}})
-    assert kept["metadata"]["creationTimestamp"] == made["creationTimestamp"]
-    put = await server.ask("PUT", "core/configmaps/a", a_config_map("a", uid="wrong"))
+    assert kept["metadata"]["creationTimestamp"] == created["creationTimestamp"]
+    put = await server.request("PUT", "core/configmaps/a", make_config_map("a", uid="wrong"))
     assert (put.code, put.reason) == (409, "Conflict")
-    assert (await server.ask("PUT", "core/configmaps/a", a_config_map("b"))).code == 400
-    same = {"uid": made["uid"], "resourceVersion": made["resourceVersion"], "labels": {"x": "y"}}
+    assert (await server.request("PUT", "core/configmaps/a", make_config_map("b"))).code == 400
+    same = {"uid": created["uid"], "resourceVersion": created["resourceVersion"], "labels": {"x": "y"}}
     assert (await server.patch("core/configmaps/a", {"metadata": same}))["metadata"]["labels"] == {"x": "y"}
 
 
 # Patches
 
 
-async def test_a_merge_patch_merges_objects_and_replaces_all_else(server: Server) -> None:
+async def test_merge_patch(server: Server) -> None:
     await server.create(
-        "core/configmaps", a_config_map("a", labels={"x": "1", "y": "2"}, finalizers=["a.b/c", "d.e/f"])
+        "core/configmaps", make_config_map("a", labels={"x": "1", "y": "2"}, finalizers=["a.b/c", "d.e/f"])
     )
     change = {"metadata": {"labels": {"x": None, "z": "3"}, "finalizers": ["g.h/i"]}, "data": {"a": None, "b": "c"}}
     done = await server.patch("core/configmaps/a", change)
@@ -201,8 +209,8 @@ async def test_a_merge_patch_merges_objects_and_replaces_all_else(server: Server
     await server.patch("core/configmaps/a", {"metadata": {"finalizers": None}})
 
 
-async def test_a_json_patch_does_what_it_lists_or_nothing(server: Server) -> None:
-    await server.create("core/configmaps", a_config_map("a", labels={"x": "1"}))
+async def test_json_patch_is_atomic(server: Server) -> None:
+    await server.create("core/configmaps", make_config_map("a", labels={"x": "1"}))
     operations = [
         {"op": "test", "path": "/data/a", "value": "b"},
         {"op": "add", "path": "/data/c~1d", "value": "e"},
@@ -210,14 +218,14 @@ async def test_a_json_patch_does_what_it_lists_or_nothing(server: Server) -> Non
         {"op": "copy", "from": "/data/a", "path": "/data/f"},
         {"op": "move", "from": "/data/a", "path": "/data/g"},
     ]
-    refused = await server.ask("PATCH", "core/configmaps/a", operations, content_type=JSON_PATCH)
+    refused = await server.request("PATCH", "core/configmaps/a", operations, content_type=JSON_PATCH)
     assert refused.code == 422, "a key with a slash is no key of a ConfigMap"
     operations[1]["path"] = "/data/c"
     done = await server.patch("core/configmaps/a", operations, JSON_PATCH)
     assert done["data"] == {"c": "e", "f": "b", "g": "b"}
     assert done["metadata"]["labels"] == {"x": "2"}
     failed = [{"op": "remove", "path": "/data/c"}, {"op": "test", "path": "/data/f", "value": "wrong"}]
-    reply = await server.ask("PATCH", "core/configmaps/a", failed, content_type=JSON_PATCH)
+    reply = await server.request("PATCH", "core/configmaps/a", failed, content_type=JSON_PATCH)
     assert (reply.code, reply.reason) == (422, "Invalid")
     assert (await server.read("core/configmaps/a"))["data"] == {"c": "e", "f": "b", "g": "b"}
 
@@ -239,25 +247,25 @@ async def test_a_json_patch_does_what_it_lists_or_nothing(server: Server) -> Non
     ],
     ids=str,
 )
-async def test_json_patches_that_do_not_fit(server: Server, operations: object, code: int) -> None:
-    await server.create("core/configmaps", a_config_map("a"))
-    reply = await server.ask("PATCH", "core/configmaps/a", operations, content_type=JSON_PATCH)
+async def test_inapplicable_json_patch_is_rejected(server: Server, operations: object, code: int) -> None:
+    await server.create("core/configmaps", make_config_map("a"))
+    reply = await server.request("PATCH", "core/configmaps/a", operations, content_type=JSON_PATCH)
     assert reply.code == code, reply.text
 
 
-async def test_which_patches_a_kind_takes(server: Server) -> None:
-    await server.create("core/pods", a_pod("a"))
-    await server.create("jobs", a_job("a"))
+async def test_patch_types_of_kinds(server: Server) -> None:
+    await server.create("core/pods", make_pod("a"))
+    await server.create("jobs", make_job("a"))
     done = await server.patch("core/pods/a", {"metadata": {"labels": {"x": "y"}}}, STRATEGIC)
     assert done["metadata"]["labels"] == {"x": "y"}
-    assert (await server.ask("PATCH", "jobs/a", {}, content_type=STRATEGIC)).code == 415
-    assert (await server.ask("PATCH", "jobs/a", {}, content_type="application/json")).code == 415
-    assert (await server.ask("PATCH", "jobs/a", [], content_type=MERGE)).code == 400
-    assert (await server.ask("PATCH", "jobs/nobody", {}, content_type=MERGE)).code == 404
+    assert (await server.request("PATCH", "jobs/a", {}, content_type=STRATEGIC)).code == 415
+    assert (await server.request("PATCH", "jobs/a", {}, content_type="application/json")).code == 415
+    assert (await server.request("PATCH", "jobs/a", [], content_type=MERGE)).code == 400
+    assert (await server.request("PATCH", "jobs/nobody", {}, content_type=MERGE)).code == 404
 
 
-async def test_a_strategic_merge_patch_merges_containers_by_name(server: Server) -> None:
-    await server.create("core/pods", a_pod("a"))
+async def test_strategic_merge_patch_merges_containers_by_name(server: Server) -> None:
+    await server.create("core/pods", make_pod("a"))
     change = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
     done = await server.patch("core/pods/a", change, STRATEGIC)
     assert [(each["name"], each["image"]) for each in done["spec"]["containers"]] == [("main", "other")]
@@ -268,41 +276,43 @@ async def test_a_strategic_merge_patch_merges_containers_by_name(server: Server)
 # Status and scale
 
 
-@pytest.mark.parametrize(("path", "manifest"), [("core/pods", a_pod("a")), ("jobs", a_job("a"))], ids=["pods", "jobs"])
-async def test_spec_and_status_are_written_apart(server: Server, path: str, manifest: dict[str, object]) -> None:
-    made = await server.create(path, manifest | {"status": {"phase": "Running"}})
-    assert (made.get("status") or {}).get("phase") != "Running", "who creates an object says nothing of its status"
+@pytest.mark.parametrize(
+    ("path", "manifest"), [("core/pods", make_pod("a")), ("jobs", make_job("a"))], ids=["pods", "jobs"]
+)
+async def test_spec_and_status_are_written_separately(server: Server, path: str, manifest: dict[str, object]) -> None:
+    created = await server.create(path, manifest | {"status": {"phase": "Running"}})
+    assert (created.get("status") or {}).get("phase") != "Running", "create ignores the status"
     done = await server.patch(f"{path}/a", {"status": {"phase": "Failed"}})
-    assert done["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert done["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
     done = await server.patch(
         f"{path}/a/status", {"status": {"phase": "Running"}, "spec": {"activeDeadlineSeconds": 5}}
     )
     assert done["status"]["phase"] == "Running"
-    assert done["spec"] == made["spec"]
+    assert done["spec"] == created["spec"]
     assert done["metadata"]["generation"] == 1
     done["status"]["phase"] = "Failed"
-    assert (await server.done("PUT", f"{path}/a/status", done))["status"]["phase"] == "Failed"
+    assert (await server.request_json("PUT", f"{path}/a/status", done))["status"]["phase"] == "Failed"
     assert (await server.read(f"{path}/a/status"))["status"]["phase"] == "Failed"
-    reply = await server.ask("PUT", f"{path}/a/status", done)
+    reply = await server.request("PUT", f"{path}/a/status", done)
     assert (reply.code, reply.reason) == (409, "Conflict")
 
 
-async def test_a_status_write_may_change_a_pods_labels_but_not_a_jobs(server: Server) -> None:
-    await server.create("core/pods", a_pod("a"))
-    await server.create("jobs", a_job("a"))
+async def test_status_write_may_change_labels_of_pods_only(server: Server) -> None:
+    await server.create("core/pods", make_pod("a"))
+    await server.create("jobs", make_job("a"))
     change = {"metadata": {"labels": {"x": "y"}}, "status": {"phase": "Running"}}
     assert (await server.patch("core/pods/a/status", change))["metadata"]["labels"] == {"x": "y"}
     assert "labels" not in (await server.patch("jobs/a/status", change))["metadata"]
 
 
-async def test_kinds_without_a_status_have_no_such_part(server: Server) -> None:
-    await server.create("core/configmaps", a_config_map("a"))
-    assert (await server.ask("GET", "core/configmaps/a/status")).code == 404
-    assert (await server.ask("GET", "core/configmaps/a/scale")).code == 404
+async def test_kind_without_status_has_no_status_subresource(server: Server) -> None:
+    await server.create("core/configmaps", make_config_map("a"))
+    assert (await server.request("GET", "core/configmaps/a/status")).code == 404
+    assert (await server.request("GET", "core/configmaps/a/scale")).code == 404
 
 
-async def test_the_generation_counts_what_is_asked_for(server: Server) -> None:
-    await server.create("jobs", a_job("a"))
+async def test_generation_increases_with_spec_changes(server: Server) -> None:
+    await server.create("jobs", make_job("a"))
 
     async def generation(path: str, change: object) -> int:
         return int((await server.patch(path, change))["metadata"]["generation"])
@@ -314,65 +324,65 @@ async def test_the_generation_counts_what_is_asked_for(server: Server) -> None:
     assert await generation("jobs/a", {"metadata": {"generation": 9}}) == 2
 
 
-async def test_a_job_can_be_scaled(server: Server) -> None:
-    made = await server.create("jobs", a_job("a"))
+async def test_scale_of_a_job(server: Server) -> None:
+    created = await server.create("jobs", make_job("a"))
     scale = await server.read("jobs/a/scale")
     assert (scale["kind"], scale["apiVersion"], scale["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 1})
-    assert scale["metadata"]["uid"] == made["metadata"]["uid"]
+    assert scale["metadata"]["uid"] == created["metadata"]["uid"]
     assert (await server.patch("jobs/a/scale", {"spec": {"replicas": 2}}))["spec"]["replicas"] == 2
     operations = [{"op": "replace", "path": "/spec/replicas", "value": 3}]
     assert (await server.patch("jobs/a/scale", operations, JSON_PATCH))["spec"]["replicas"] == 3
     scale["spec"]["replicas"] = 4
-    stale = await server.ask("PUT", "jobs/a/scale", scale)
+    stale = await server.request("PUT", "jobs/a/scale", scale)
     assert (stale.code, stale.reason) == (409, "Conflict")
     del scale["metadata"]["resourceVersion"]
-    assert (await server.done("PUT", "jobs/a/scale", scale))["spec"]["replicas"] == 4
+    assert (await server.request_json("PUT", "jobs/a/scale", scale))["spec"]["replicas"] == 4
     scale["spec"]["replicas"] = -1
-    assert (await server.ask("PUT", "jobs/a/scale", scale)).code == 422
+    assert (await server.request("PUT", "jobs/a/scale", scale)).code == 422
     job = await server.read("jobs/a")
     assert job["spec"]["worker"]["replicas"] == 4
     assert job["metadata"]["generation"] == 4
-    assert (await server.ask("GET", "jobs/nobody/scale")).code == 404
+    assert (await server.request("GET", "jobs/nobody/scale")).code == 404
 
 
-async def test_a_pod_is_bound_once(server: Server) -> None:
-    await server.create("core/pods", a_pod("a"))
+async def test_pod_is_bound_once(server: Server) -> None:
+    await server.create("core/pods", make_pod("a"))
 
     def to(node: str) -> dict[str, object]:
         return {"metadata": {"name": "a"}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
 
-    reply = await server.ask("POST", "core/pods/a/binding", to("n1"))
+    reply = await server.request("POST", "core/pods/a/binding", to("n1"))
     assert (reply.code, reply.body["status"]) == (201, "Success")
     pod = await server.read("core/pods/a")
     assert pod["spec"]["nodeName"] == "n1"
     assert [(each["type"], each["status"]) for each in pod["status"]["conditions"]] == [("PodScheduled", "True")]
-    again = await server.ask("POST", "core/pods/a/binding", to("n2"))
+    again = await server.request("POST", "core/pods/a/binding", to("n2"))
     assert (again.code, again.reason) == (409, "Conflict")
     assert again.message.endswith('pod a is already assigned to node "n1"')
     assert (
-        await server.ask("POST", "core/pods/nobody/binding", to("n1") | {"metadata": {"name": "nobody"}})
+        await server.request("POST", "core/pods/nobody/binding", to("n1") | {"metadata": {"name": "nobody"}})
     ).code == 404
-    await server.create("core/pods", a_pod("b"))
-    assert (await server.ask("POST", "core/pods/b/binding", to("n1"))).code == 400
+    await server.create("core/pods", make_pod("b"))
+    assert (await server.request("POST", "core/pods/b/binding", to("n1"))).code == 400
 
 
-async def test_most_of_a_pods_spec_cannot_be_changed(server: Server) -> None:
-    await server.create("core/pods", a_pod("a"))
+async def test_pod_spec_is_mostly_immutable(server: Server) -> None:
+    await server.create("core/pods", make_pod("a"))
     assert (await server.patch("core/pods/a", {"spec": {"activeDeadlineSeconds": 5}}))["metadata"]["generation"] == 2
     for change in ({"nodeName": "n"}, {"hostname": "x"}, {"restartPolicy": "Never"}):
-        reply = await server.ask("PATCH", "core/pods/a", {"spec": change}, content_type=MERGE)
+        reply = await server.request("PATCH", "core/pods/a", {"spec": change}, content_type=MERGE)
         assert (reply.code, reply.reason) == (422, "Invalid"), change
 
 
-async def test_services_are_headless_or_get_an_address(server: Server) -> None:
-    made = await server.create("core/services", {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}})
-    assert (made["spec"]["clusterIP"], made["spec"]["clusterIPs"]) == ("None", ["None"])
-    made = await server.create("core/services", {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 80}]}})
-    address = made["spec"]["clusterIP"]
+async def test_service_gets_a_cluster_ip_unless_headless(server: Server) -> None:
+    created = await server.create("core/services", {"metadata": {"name": "a"}, "spec": {"clusterIP": "None"}})
+    assert (created["spec"]["clusterIP"], created["spec"]["clusterIPs"]) == ("None", ["None"])
+    created = await server.create("core/services", {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 80}]}})
+    address = created["spec"]["clusterIP"]
     assert address.startswith("10.96.")
     other = await server.create("core/services", {"metadata": {"name": "c"}, "spec": {"ports": [{"port": 80}]}})
     assert other["spec"]["clusterIP"] != address
     put = {"metadata": {"name": "b"}, "spec": {"ports": [{"port": 81}]}}
-    assert (await server.done("PUT", "core/services/b", put))["spec"]["clusterIP"] == address
-    moved = await server.ask("PATCH", "core/services/b", {"spec": {"clusterIP": "10.96.1.1"}}, content_type=MERGE)
+    assert (await server.request_json("PUT", "core/services/b", put))["spec"]["clusterIP"] == address
+    moved = await server.request("PATCH", "core/services/b", {"spec": {"clusterIP": "10.96.1.1"}}, content_type=MERGE)
     assert moved.code == 422

@@ -1,11 +1,11 @@
-"""Strategic merge patches give on the embedded server what they give on a real one."""
+"""Strategic merge patches compared with a real API server."""
 
 import pytest
 
-from tests.local.served.objects import a_pod, an_object
-from tests.local.served.servers import STRATEGIC, Manifest, Served
+from tests.local.served.objects import make_object, make_pod
+from tests.local.served.servers import STRATEGIC, KubectlServer, Manifest
 
-SERVICE = an_object(
+SERVICE = make_object(
     "Service",
     "service",
     spec={
@@ -14,7 +14,7 @@ SERVICE = an_object(
         "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}, {"name": "c", "port": 3}],
     },
 )
-HELD = an_object("ConfigMap", "held", data={"a": "b"}) | {
+HELD = make_object("ConfigMap", "held", data={"a": "b"}) | {
     "metadata": {"name": "held", "finalizers": ["example.com/a", "example.com/b"], "labels": {"x": "1", "y": "2"}}
 }
 
@@ -57,15 +57,15 @@ PATCHES: dict[str, tuple[Manifest, Manifest]] = {
         },
     ),
     "an image by the container's name": (
-        a_pod("image"),
+        make_pod("image"),
         {"spec": {"containers": [{"name": "main", "image": "example.com/other"}]}},
     ),
     "an atomic list is replaced": (
-        an_object("Service", "listed", spec=SERVICE["spec"] | {"externalIPs": ["192.0.2.1", "192.0.2.2"]}),
+        make_object("Service", "listed", spec=SERVICE["spec"] | {"externalIPs": ["192.0.2.1", "192.0.2.2"]}),
         {"spec": {"externalIPs": ["192.0.2.3"]}},
     ),
     "what is missing is added without its nulls": (
-        an_object("ConfigMap", "empty"),
+        make_object("ConfigMap", "empty"),
         {"data": {"a": "b", "c": None}, "metadata": {"annotations": {"d": "e"}}},
     ),
     "an item without its key": (SERVICE, {"spec": {"ports": [{"name": "b"}]}}),
@@ -78,22 +78,22 @@ PATCHES: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize("name", PATCHES)
-async def test_a_patch_does_the_same_on_both(beside: Served, real: Served, name: str) -> None:
+async def test_strategic_merge_patch_has_the_same_result(local: KubectlServer, real: KubectlServer, name: str) -> None:
     manifest, patch = PATCHES[name]
-    outcomes = []
-    for server in (beside, real):
-        await server.stored(manifest)
+    results = []
+    for server in (local, real):
+        await server.create_and_get(manifest)
         path = server.path(manifest, name=manifest["metadata"]["name"])
         reply = await server.send("PATCH", path, patch, media=STRATEGIC)
-        outcomes.append((reply.ok, shown(reply.json()) if reply.ok else None))
+        results.append((reply.ok, patched_fields(reply.json()) if reply.ok else None))
         if reply.ok:
             assert reply.json() == (await server.send("GET", path)).json()
-    assert outcomes[0] == outcomes[1]
+    assert results[0] == results[1]
 
 
-def shown(stored: Manifest) -> Manifest:
+def patched_fields(stored: Manifest) -> Manifest:
     metadata = {key: stored["metadata"].get(key) for key in ("labels", "annotations", "finalizers")}
     spec = stored.get("spec", {})
-    seen = {key: spec[key] for key in ("ports", "externalIPs") if key in spec}
+    lists = {key: spec[key] for key in ("ports", "externalIPs") if key in spec}
     images = [each["image"] for each in spec.get("containers", ())]
-    return {"metadata": metadata, "data": stored.get("data"), "spec": seen, "images": images}
+    return {"metadata": metadata, "data": stored.get("data"), "spec": lists, "images": images}

@@ -1,4 +1,4 @@
-"""Our own Informer and Client on both servers: list, follow, go on after a cut, list again after a 410."""
+"""Our Informer and Client on both servers: list, watch, resume after a disconnect, list again after 410."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,19 +13,19 @@ from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, PODS, Key, Object
 from testbed.clock import HurriedClock
 from testbed.faults import FaultProxy
-from tests.conformance.objects import a_config_map, a_pod
+from tests.conformance.objects import make_config_map, make_pod
 from tests.conformance.servers import Server
 
-OWN = "metadata.name!=kube-root-ca.crt"
+WITHOUT_ROOT_CA = "metadata.name!=kube-root-ca.crt"
 
 
-def the_map(server: Server, name: str) -> dict[str, object]:
-    return a_config_map(name, namespace=server.namespace)
+def config_map_in_namespace(server: Server, name: str) -> dict[str, object]:
+    return make_config_map(name, namespace=server.namespace)
 
 
 @asynccontextmanager
-async def following(client: Client, server: Server, list_by: ListBy) -> AsyncIterator[Informer[Object, Object]]:
-    scope = Scope(server.namespace, fields=OWN)
+async def run_informer(client: Client, server: Server, list_by: ListBy) -> AsyncIterator[Informer[Object, Object]]:
+    scope = Scope(server.namespace, fields=WITHOUT_ROOT_CA)
     informer: Informer[Object, Object] = Informer(
         client, CONFIG_MAPS, scope, list_by=list_by, page_size=2, clock=HurriedClock(20)
     )
@@ -38,52 +38,52 @@ async def following(client: Client, server: Server, list_by: ListBy) -> AsyncIte
         await asyncio.wait((task,))
 
 
-async def equal(informer: Informer[Object, Object], server: Server) -> None:
-    """Wait until the cache is what the server has."""
-    listed = await server.client.list_all(CONFIG_MAPS, Scope(server.namespace, fields=OWN))
-    there = {each.key: each.version for each in listed}
+async def wait_until_equal(informer: Informer[Object, Object], server: Server) -> None:
+    """Wait until the cache equals the server's list."""
+    listed = await server.client.list_all(CONFIG_MAPS, Scope(server.namespace, fields=WITHOUT_ROOT_CA))
+    versions = {each.key: each.version for each in listed}
     async with asyncio.timeout(100):
-        while {each.key: each.version for each in informer.store} != there:
+        while {each.key: each.version for each in informer.store} != versions:
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("list_by", ListBy)
-async def test_an_informer_follows(server: Server, list_by: ListBy) -> None:
+async def test_informer_follows_changes(server: Server, list_by: ListBy) -> None:
     for number in range(5):
-        await server.client.create(CONFIG_MAPS, the_map(server, f"old{number}"))
-    async with following(server.client, server, list_by) as informer:
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, f"old{number}"))
+    async with run_informer(server.client, server, list_by) as informer:
         assert len(informer.store) == 5
-        await server.client.create(CONFIG_MAPS, the_map(server, "new"))
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "new"))
         await server.client.delete(CONFIG_MAPS, Key(server.namespace, "old0"))
         await server.client.merge(CONFIG_MAPS, Key(server.namespace, "new"), {"data": {"x": "y"}})
-        await equal(informer, server)
+        await wait_until_equal(informer, server)
 
 
 @pytest.mark.parametrize("list_by", ListBy)
-async def test_an_informer_goes_on_after_a_cut_and_lists_again_after_a_410(server: Server, list_by: ListBy) -> None:
+async def test_informer_recovers_from_disconnects_and_410(server: Server, list_by: ListBy) -> None:
     connection = server.client.connection
     assert isinstance(connection, PlainConnection)
     token = server.headers["Authorization"].removeprefix("Bearer ")
     async with (
         FaultProxy(connection) as proxy,
         Client(proxy.connection(token)) as proxied,
-        following(proxied, server, list_by) as informer,
+        run_informer(proxied, server, list_by) as informer,
     ):
         proxy.when(verb="watch").cut_watch(times=1)
-        await server.client.create(CONFIG_MAPS, the_map(server, "a"))
-        await server.client.create(CONFIG_MAPS, the_map(server, "b"))
-        await equal(informer, server)
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "a"))
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "b"))
+        await wait_until_equal(informer, server)
         proxy.when(verb="watch").expire(after_events=0, times=1)
         await server.client.delete(CONFIG_MAPS, Key(server.namespace, "a"))
-        await server.client.create(CONFIG_MAPS, the_map(server, "c"))
-        await equal(informer, server)
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "c"))
+        await wait_until_equal(informer, server)
 
 
-async def test_refusals_are_told_apart(server: Server) -> None:
+async def test_errors_have_their_types(server: Server) -> None:
     client, key = server.client, Key(server.namespace, "a")
-    made = await client.create(CONFIG_MAPS, the_map(server, "a"))
+    created = await client.create(CONFIG_MAPS, config_map_in_namespace(server, "a"))
     with pytest.raises(AlreadyExists):
-        await client.create(CONFIG_MAPS, the_map(server, "a"))
+        await client.create(CONFIG_MAPS, config_map_in_namespace(server, "a"))
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAPS, Key(server.namespace, "nobody"))
     with pytest.raises(Conflict):
@@ -93,39 +93,39 @@ async def test_refusals_are_told_apart(server: Server) -> None:
     with pytest.raises(Invalid):
         await client.json_patch(CONFIG_MAPS, key, [{"op": "test", "path": "/data/a", "value": "wrong"}])
     with pytest.raises(Invalid):
-        await client.create(CONFIG_MAPS, the_map(server, "Bad_Name"))
-    await client.delete(CONFIG_MAPS, key, uid=made.uid, resource_version=made.metadata.resource_version)
+        await client.create(CONFIG_MAPS, config_map_in_namespace(server, "Bad_Name"))
+    await client.delete(CONFIG_MAPS, key, uid=created.uid, resource_version=created.metadata.resource_version)
 
 
-async def test_a_pod_lives_through_the_client(server: Server) -> None:
+async def test_client_writes_of_a_pod(server: Server) -> None:
     client, key = server.client, Key(server.namespace, "a")
-    made = await client.create(PODS, a_pod("a", node="n1", namespace=server.namespace))
-    assert made.status.phase == "Pending"
+    created = await client.create(PODS, make_pod("a", node="n1", namespace=server.namespace))
+    assert created.status.phase == "Pending"
     running = await client.merge_status(PODS, key, {"phase": "Running", "podIP": "10.0.0.1"})
     assert (running.status.phase, running.spec.node_name) == ("Running", "n1")
-    left = await client.delete(PODS, key, uid=made.uid)
-    assert left is not None
-    assert left.metadata.deletion_timestamp
+    terminating = await client.delete(PODS, key, uid=created.uid)
+    assert terminating is not None
+    assert terminating.metadata.deletion_timestamp
     await client.evict(key, grace_seconds=1)
     await client.delete(PODS, key, grace_seconds=0)
     assert await client.list_all(PODS, Scope(server.namespace)) == []
 
 
-async def test_a_lease_is_held_by_its_version(server: Server) -> None:
+async def test_lease_update_of_a_stale_version_gets_409(server: Server) -> None:
     client = server.client
     lease = {"metadata": {"namespace": server.namespace, "name": "a"}, "spec": {"holderIdentity": "one"}}
-    made = await client.create(LEASES, lease)
-    lease["metadata"]["resourceVersion"] = made.metadata.resource_version
+    created = await client.create(LEASES, lease)
+    lease["metadata"]["resourceVersion"] = created.metadata.resource_version
     lease["spec"]["holderIdentity"] = "two"
     assert (await client.replace(LEASES, lease)).spec.holder_identity == "two"
     with pytest.raises(Conflict):
         await client.replace(LEASES, lease)
 
 
-async def test_pages_have_one_version(server: Server) -> None:
+async def test_client_pages_have_one_version(server: Server) -> None:
     for number in range(4):
-        await server.client.create(CONFIG_MAPS, the_map(server, f"m{number}"))
-    pages = server.client.pages(CONFIG_MAPS, Scope(server.namespace, fields=OWN), size=2)
+        await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, f"m{number}"))
+    pages = server.client.pages(CONFIG_MAPS, Scope(server.namespace, fields=WITHOUT_ROOT_CA), size=2)
     first = await anext(pages)
     await server.client.delete(CONFIG_MAPS, Key(server.namespace, "m3"))
     second = await anext(pages)
