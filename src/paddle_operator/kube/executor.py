@@ -6,7 +6,7 @@ retried with exponential back-off, and the informer observes each write before i
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol
@@ -82,10 +82,8 @@ class OwnerState:
         self.failures.pop(child, None)
 
 
-class Requeue(Protocol):
-    """Adds the key of an owner to the work queue."""
-
-    def __call__(self, key: Key) -> None: ...
+Requeue = Callable[[Key], None]
+"""Adds the key of an owner to the work queue."""
 
 
 class Executor(Generic[St]):
