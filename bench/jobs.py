@@ -9,7 +9,7 @@ import msgspec
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.metadata import MAIN_CONTAINER
 from paddle_operator.plan.pod_builder import PodBuilder
 
@@ -60,7 +60,7 @@ def build_pods(job: Job) -> Iterator[Manifest]:
     assert job.spec
     for role, wanted in job.spec.roles.items():
         maker = PodBuilder(job, role, wanted)
-        yield from (maker.pod(index) for index in range(wanted.replicas))
+        yield from (maker.build(index) for index in range(wanted.replicas))
 
 
 def _template() -> Manifest:

@@ -8,7 +8,7 @@ import pytest
 from paddle_operator.api.paddlejob import Condition, PaddleJobSpec, PaddleJobStatus, Phase, RoleSpec
 from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_tries, upcoming_deadlines
 from paddle_operator.kube.objects import Meta
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 
 T0 = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -7,7 +7,7 @@ import pytest
 from paddle_operator.api.paddlejob import PaddleJobSpec, PaddleJobStatus
 from paddle_operator.cli.exit_codes import outcome_from_events
 from paddle_operator.kube.objects import Meta
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 
 
 def make_job(ttl: int | None = 0) -> Job:
@@ -27,10 +27,8 @@ def test_exit_code_is_that_of_the_last_event(reason: str, code: int) -> None:
 
 
 def test_ttl_is_named_only_if_the_job_has_one() -> None:
-    events = [make_event("Completed", "all 2 workers have succeeded")]
-    assert (
-        outcome_from_events(make_job(None), events)[1] == "mnist  Completed, then deleted: all 2 workers have succeeded"
-    )
+    events = [make_event("Completed", "all 2 workers succeeded")]
+    assert outcome_from_events(make_job(None), events)[1] == "mnist  Completed, then deleted: all 2 workers succeeded"
 
 
 @pytest.mark.parametrize(

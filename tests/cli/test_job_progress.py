@@ -10,7 +10,8 @@ from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Rol
 from paddle_operator.cli.job_progress import JobProgress, format_pod_detail, headline, status_message, summary
 from paddle_operator.cli.live_view import pods_table
 from paddle_operator.kube.objects import Meta, Pod
-from paddle_operator.plan.children import Job, pod_view
+from paddle_operator.plan.children import pod_view
+from paddle_operator.plan.job_view import Job
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -55,7 +56,7 @@ def test_headline_has_phase_ready_count_and_elapsed_time() -> None:
 
 
 def test_headline_and_summary_have_the_tries_used() -> None:
-    job = make_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=T0, restarts=1)
+    job = make_job("Completed", "all 2 workers succeeded", "Completed", completion_time=T0, restarts=1)
     assert headline(job, T0) == "mnist  Completed  2/2  0s  tries used: 1"
     assert pods_table(JobProgress(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
     assert summary(JobProgress(job), T0)[1:] == ["  tries used: 1"]
@@ -68,12 +69,12 @@ def test_suspended_summary_mentions_resume() -> None:
 
 def test_summary_has_the_results_of_the_programs() -> None:
     ended = T0 + timedelta(seconds=14)
-    progress = JobProgress(make_job("Completed", "all 2 workers have succeeded", "Completed", completion_time=ended))
+    progress = JobProgress(make_job("Completed", "all 2 workers succeeded", "Completed", completion_time=ended))
     pod = make_pod()
     progress.update_pod(pod)
     progress.add_line(pod, 'PADDLE_RESULT {"accuracy": 0.97}')
     assert summary(progress, T0 + timedelta(hours=1)) == [
-        "mnist  Completed  after 14s: all 2 workers have succeeded",
+        "mnist  Completed  after 14s: all 2 workers succeeded",
         "  worker-0  accuracy 0.97",
     ]
 

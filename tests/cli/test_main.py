@@ -26,7 +26,7 @@ def test_stored_jobs_can_be_read_without_a_cluster(
     assert paddlejob("logs", "tiny").output == "hello\n"
     assert paddlejob("wait", "tiny").code == 0
     page = paddlejob("describe", "tiny").output
-    assert "Completed=True  WorkersSucceeded: the worker has succeeded" in page
+    assert "Completed=True  WorkersSucceeded: the worker succeeded" in page
     assert "pod/tiny-worker-0" in paddlejob("events", "tiny").output
     assert paddlejob("delete", "tiny").output == "tiny deleted\n"
     assert paddlejob("get", "tiny").code == 2
@@ -49,7 +49,7 @@ def test_job_is_shown_in_every_format(paddlejob: InProcessPaddlejob, tmp_path: P
     assert by_yaml == by_json
     assert by_json["status"]["phase"] == "Completed"
     assert paddlejob("get", "-o", "name").output == "paddlejob.batch.paddlepaddle.org/tiny\n"
-    assert "the worker has succeeded" in paddlejob("get", "-A", "-o", "wide").output
+    assert "the worker succeeded" in paddlejob("get", "-A", "-o", "wide").output
 
 
 async def test_get_watch_prints_changes(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:

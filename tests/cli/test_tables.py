@@ -11,8 +11,7 @@ from paddle_operator.cli import tables
 from paddle_operator.cli.describe import page
 from paddle_operator.cli.get import Format, format_manifests
 from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import StoredJob, job_view
+from paddle_operator.plan.job_view import Job, StoredJob, job_view
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
 MANIFEST: dict[str, Any] = {

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.writes import Refusal
-from paddle_operator.plan.children import Children, ChildView, Job, PodView
+from paddle_operator.plan.children import Children, ChildView, PodView
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import PlanContext
 from paddle_operator.plan.pod_group import GroupView
 from tests.support.jobs import (
@@ -127,7 +128,7 @@ def jobs(draw: st.DrawFn, *, stored: bool = True) -> Job:
         phase=draw(st.sampled_from(phases)),
         attempt=draw(st.integers(0, 2)),
         host_port=draw(st.sampled_from([None, 35000])),
-        selector=draw(st.sampled_from(["", "ours"])),
+        selector=draw(st.sampled_from(["", "created_by_us"])),
         worker=draw(st.none() | counts),
         ps=draw(st.none() | counts),
         start_time=draw(st.none() | PAST),
@@ -157,7 +158,7 @@ def a_random_pod(draw: st.DrawFn, job: Job, role: str, index: int) -> PodView:
         "phase": phase,
         "attempt": draw(st.sampled_from([job.status.attempt, job.status.attempt, 0, 1, 2])),
         "terminating": draw(st.sampled_from([False, False, False, True])),
-        "ours": draw(st.sampled_from([True, True, True, False])),
+        "created_by_us": draw(st.sampled_from([True, True, True, False])),
         "ready": draw(st.booleans()),
         "nudged_for": draw(st.sampled_from(["", "abc"])),
         "deadline_seconds": draw(st.sampled_from([None, 1, 600])),
@@ -203,7 +204,7 @@ def groups(draw: st.DrawFn, job: Job) -> GroupView | None:
 
 @st.composite
 def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
-    kind = draw(st.sampled_from(["none", "none", "ours", "ours", "go"]))
+    kind = draw(st.sampled_from(["none", "none", "created_by_us", "ours", "go"]))
     if kind == "none":
         return ()
     marks: dict[str, Any] = {
@@ -211,9 +212,9 @@ def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
         "terminating": draw(st.sampled_from([False, False, False, True])),
     }
     if kind == "go":
-        marks |= {"attempt": 0, "replicas": "", "contract": "", "ours": False}
+        marks |= {"attempt": 0, "replicas": "", "endpoints_digest": "", "created_by_us": False}
     elif draw(st.booleans()):
-        marks |= {"contract": "abc"}
+        marks |= {"endpoints_digest": "abc"}
     elastic = changed(job, elastic=None)
     return (a_barrier(elastic, all_pods(elastic), **marks),)
 
@@ -222,7 +223,7 @@ def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
 def services_of(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
     names = [(role, index) for role in ("ps", "worker") for index in range(4)]
     chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    return tuple(a_service(job, role, index, ours=draw(st.booleans())) for role, index in chosen)
+    return tuple(a_service(job, role, index, created_by_us=draw(st.booleans())) for role, index in chosen)
 
 
 @st.composite
@@ -245,7 +246,7 @@ surroundings = st.builds(
     PlanContext,
     scheduling=st.sampled_from(["", "volcano"]),
     etcd=st.sampled_from(["", "10.0.0.9:2379"]),
-    free_port=st.sampled_from([None, 35020]),
+    free_host_port=st.sampled_from([None, 35020]),
     status_written_at=st.sampled_from([None, T0, T0 - SECONDS]),
 )
 

@@ -74,7 +74,7 @@ def test_more_than_a_few_pods_are_deleted_in_one_request() -> None:
 
 def test_pods_without_our_label_are_deleted_one_by_one() -> None:
     job = a_job(workers=4, phase="Completed")
-    desired = plan(job, replaced(running(job), a_pod(job, "worker", 1, ours=False)), T0)
+    desired = plan(job, replaced(running(job), a_pod(job, "worker", 1, created_by_us=False)), T0)
     assert not deletes_all(desired)
     assert len(deletes(desired, PODS)) == 4
 
@@ -97,7 +97,7 @@ def test_many_services_go_in_one_request() -> None:
 
 def test_services_of_the_go_operator_go_as_well() -> None:
     job = a_job(workers=1, phase="Completed")
-    services = (a_service(job, "worker", 0, ours=False),)
+    services = (a_service(job, "worker", 0, created_by_us=False),)
     assert deletes(plan(job, Children((), (a_go_barrier(job),), services), T0)) == ["mnist-worker-0"]
 
 

@@ -56,7 +56,7 @@ def test_a_job_that_is_not_done_by_its_deadline_fails_then_and_not_before() -> N
     life.wait(1)
     assert failed(life) == (
         "DeadlineExceeded",
-        "not done after 3600 s, which is spec.activeDeadlineSeconds",
+        "not finished within spec.activeDeadlineSeconds, which is 3600",
         T0 + 3600 * SECONDS,
     )
 
@@ -146,7 +146,7 @@ def test_a_job_whose_pods_do_not_start_in_time_fails_and_says_what_it_waited_for
     life.wait(1)
     assert failed(life) == (
         "StartDeadlineExceeded",
-        "not started after 60 s, which is spec.startDeadlineSeconds: 1 of 2 pods have no address yet",
+        "not started within spec.startDeadlineSeconds, which is 60: 1 of 2 pods have no address yet",
         T0 + 60 * SECONDS,
     )
 
@@ -154,7 +154,7 @@ def test_a_job_whose_pods_do_not_start_in_time_fails_and_says_what_it_waited_for
 def test_where_no_pod_can_be_made_the_reason_is_told() -> None:
     life = Model(a_job(workers=2, elastic=1, policies={"startDeadlineSeconds": 5}), Children(), T0)
     life.wait(5)
-    assert "spec.elastic needs an etcd" in failed(life)[1]
+    assert "spec.elastic requires etcd" in failed(life)[1]
 
 
 def test_one_pod_that_has_not_started_is_enough() -> None:

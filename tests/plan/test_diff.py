@@ -111,7 +111,7 @@ def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
         a_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
     )
     desired = plan(job, Children(pods), T0)
-    digest = a_barrier(job).contract
+    digest = a_barrier(job).endpoints_digest
     assert creates(desired) == ["mnist"]
     assert patches(desired) == {
         f"mnist-worker-{index}": {"metadata": {"annotations": {ENDPOINTS_ANNOTATION: digest}}} for index in range(2)
@@ -124,7 +124,7 @@ def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> 
     barrier = a_barrier(job)
     late = held_back(job, "worker", 1)
     assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
-    with_requeue = msgspec.structs.replace(late, nudged_for=barrier.contract)
+    with_requeue = msgspec.structs.replace(late, nudged_for=barrier.endpoints_digest)
     assert patches(plan(job, Children((a_pod(job, "worker", 0), with_requeue), (barrier,)), T0)) == {}
 
 
@@ -191,7 +191,7 @@ def test_the_services_of_surplus_pods_go_with_them() -> None:
 def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() -> None:
     job = a_job(workers=2)
     leaving = a_service(job, "worker", 2, terminating=True)
-    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, ours=False), leaving)
+    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, created_by_us=False), leaving)
     assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
 
 

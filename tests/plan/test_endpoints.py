@@ -8,8 +8,9 @@ import pytest
 from paddle_operator.api.paddlejob import Role
 from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.kube.objects import CONFIG_MAPS, SERVICES
-from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.children import Children
 from paddle_operator.plan.endpoints import Endpoints, Ports, endpoints_of, ports_of
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.rendezvous_env import pod_variables
@@ -140,14 +141,14 @@ def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
 
 def test_a_block_of_ports_is_written_down_before_the_first_pod_names_one() -> None:
     job = a_job(workers=1, intranet="Host")
-    desired = plan(job, Children(), T0, PlanContext(free_port=35020))
+    desired = plan(job, Children(), T0, PlanContext(free_host_port=35020))
     assert desired.status.host_port == 35020
     assert desired.waves == ()
 
 
 def test_a_job_keeps_the_block_that_it_has() -> None:
     job = a_job(workers=1, intranet="Host", host_port=35040)
-    assert plan(job, Children(), T0, PlanContext(free_port=35020)).status.host_port == 35040
+    assert plan(job, Children(), T0, PlanContext(free_host_port=35020)).status.host_port == 35040
 
 
 @pytest.mark.parametrize(("intranet", "block"), [("PodIP", None), ("Service", None), ("Host", 35000)])
@@ -170,7 +171,7 @@ def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
         "HostPortsExhausted",
-        "every block of --port-range is taken by a live job: widen the range",
+        "every port block of --port-range belongs to an unfinished job: widen the range",
     )
 
 

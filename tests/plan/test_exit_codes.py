@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.plan.children import JobPlan
-from paddle_operator.plan.exit_codes import ROOT_FAILURE_WAIT, told
+from paddle_operator.plan.exit_codes import ROOT_FAILURE_WAIT, describe_failure
+from paddle_operator.plan.job_view import JobPlan
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import SECONDS, T0, a_job, a_pod, replaced, running, the_condition, without, writes_of
 
@@ -120,8 +120,8 @@ def test_the_job_ended_when_its_cause_did() -> None:
     [
         ({"exit_code": 1, "exit_reason": "Error"}, "exited 1: the program failed: its log has the reason"),
         ({"exit_code": 2}, "exited 2: a bad command line: trying again would not help"),
-        ({"exit_code": 3}, "exited 3: the program chose this code: its log has the reason"),
-        ({"exit_code": 15}, "exited 15: it was told to stop"),
+        ({"exit_code": 3}, "exited 3: its log has the reason"),
+        ({"exit_code": 15}, "exited 15: it was terminated by SIGTERM"),
         ({"exit_code": 127}, "exited 127: the command was not found"),
         ({"exit_code": 134}, "exited 134: it aborted because a peer died"),
         ({"exit_code": 137}, "exited 137: it was killed"),
@@ -129,7 +129,7 @@ def test_the_job_ended_when_its_cause_did() -> None:
             {"exit_code": 137, "exit_reason": "OOMKilled"},
             "exited 137 (OOMKilled): it used more memory than its limit allows",
         ),
-        ({"exit_code": 143}, "exited 143: it was told to stop"),
+        ({"exit_code": 143}, "exited 143: it was terminated by SIGTERM"),
         ({"exit_code": 245}, "exited 245: it crashed with a segmentation fault"),
         ({"exit_code": 247}, "exited 247: it was killed"),
         ({"exit_code": 250}, "exited 250: it aborted because a peer died"),
@@ -139,13 +139,13 @@ def test_the_job_ended_when_its_cause_did() -> None:
         ),
         (
             {"exit_code": 143, "exit_reason": "DeadlineExceeded"},
-            "exited 143 (DeadlineExceeded): it ran into its own activeDeadlineSeconds",
+            "exited 143 (DeadlineExceeded): it exceeded its own activeDeadlineSeconds",
         ),
         (
             {"exit_code": 137, "exit_reason": "PreemptionByScheduler"},
-            "exited 137 (PreemptionByScheduler): a pod of a higher priority took its place",
+            "exited 137 (PreemptionByScheduler): a pod of higher priority preempted it",
         ),
-        ({"exit_reason": "Evicted"}, "failed (Evicted): its node was short of something and evicted it"),
+        ({"exit_reason": "Evicted"}, "failed (Evicted): its node ran short of a resource and evicted it"),
         ({"exit_reason": "UnexpectedAdmissionError"}, "failed (UnexpectedAdmissionError)"),
         ({}, "failed (no reason given)"),
         (
@@ -156,7 +156,7 @@ def test_the_job_ended_when_its_cause_did() -> None:
 )
 def test_a_failure_is_told_with_what_its_code_means(ended: dict[str, Any], sentence: str) -> None:
     job = a_job(workers=1)
-    assert told(a_pod(job, "worker", 0, phase="Failed", **ended)) == f"mnist-worker-0 {sentence}"
+    assert describe_failure(a_pod(job, "worker", 0, phase="Failed", **ended)) == f"mnist-worker-0 {sentence}"
 
 
 def test_a_container_that_could_not_be_started_is_told_in_the_engines_own_words() -> None:
@@ -164,4 +164,4 @@ def test_a_container_that_could_not_be_started_is_told_in_the_engines_own_words(
     pod = a_pod(
         a_job(workers=1), "worker", 0, phase="Failed", exit_code=128, exit_reason="StartError", exit_message=words
     )
-    assert told(pod) == f"mnist-worker-0 exited 128 (StartError): {words}"
+    assert describe_failure(pod) == f"mnist-worker-0 exited 128 (StartError): {words}"

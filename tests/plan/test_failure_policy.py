@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from paddle_operator.api.paddlejob import RootFailure
-from paddle_operator.plan.children import Job
 from paddle_operator.plan.failure_policy import MAX_REASON_LENGTH, backoff_before
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,
@@ -166,7 +166,7 @@ def test_a_rule_that_ends_the_job_is_named() -> None:
     life = a_life(tried(3, FAIL_1))
     fails(life, code=1)
     assert the_condition(life.status, "Failed").message == (
-        "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.podFailurePolicy ends the job"
+        "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.podFailurePolicy fails the job"
     )
 
 
@@ -219,10 +219,7 @@ def test_a_limit_of_0_allows_no_try() -> None:
 def test_who_waits_is_told_why_and_until_when() -> None:
     life = a_life(tried(1))
     fails(life)
-    said = (
-        "mnist-worker-1 exited 1: the program failed: its log has the reason: all pods are replaced at "
-        "12:00:10 UTC, so that all ranks agree"
-    )
+    said = "mnist-worker-1 exited 1: the program failed: its log has the reason; replacing all pods at 12:00:10 UTC"
     assert (the_condition(life.status, "Running").reason, the_condition(life.status, "Running").message) == (
         "Restarting",
         said,
@@ -401,7 +398,7 @@ def test_while_one_waits_alone_the_others_train_on_and_it_is_told() -> None:
     desired = life.plan()
     assert why_not_running(desired) == (
         "Replacing",
-        "mnist-worker-1 exited 1: the program failed: its log has the reason: it alone is made again at 12:00:10 UTC",
+        "mnist-worker-1 exited 1: the program failed: its log has the reason; replacing this pod at 12:00:10 UTC",
     )
     assert (writes_of(desired), desired.requeue_at) == ([], T0 + 10 * SECONDS)
 
@@ -522,7 +519,7 @@ def test_what_kubelet_starts_again_counts_as_in_a_batch_job(limit: int, times: t
         found = the_condition(life.status, "Failed")
         assert (found.reason, found.message) == (
             "BackoffLimitExceeded",
-            f"containers were started again {sum(times)} times; spec.backoffLimit is {limit}",
+            f"kubelet restarted containers {sum(times)} times; spec.backoffLimit is {limit}",
         )
 
 

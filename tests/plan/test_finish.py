@@ -75,9 +75,7 @@ def test_who_still_runs_is_ended_and_the_last_words_say_why() -> None:
     life.exits("mnist-worker-0", 0)
     life.rest()
     assert life.pods == {}
-    assert the_condition(life.status, "Completed").message == (
-        "1 of 4 workers have succeeded, and spec.successPolicy asks for no more"
-    )
+    assert the_condition(life.status, "Completed").message == ("spec.successPolicy is met: 1 of 4 workers succeeded")
     assert life.status.worker
     assert life.status.ps
     assert (life.status.ready, life.status.worker.succeeded, life.status.ps.succeeded) == ("2/5", 1, 1)
@@ -96,7 +94,7 @@ def test_where_all_succeeded_though_fewer_were_asked_for_all_is_told() -> None:
     for name in list(life.pods):
         life.exits(name, 0)
     life.rest()
-    assert the_condition(life.status, "Completed").message == "all 2 workers have succeeded"
+    assert the_condition(life.status, "Completed").message == "all 2 workers succeeded"
 
 
 @pytest.mark.parametrize(("rule", "phase"), [(CHIEF, "Failed"), (TWO, "Failed")])
@@ -181,7 +179,7 @@ def test_a_job_of_which_the_limit_is_used_up_is_cleaned_by_the_policy() -> None:
         assert not [pod for pod in life.pods.values() if not pod.finished]
 
 
-@pytest.mark.parametrize(("told_before", "told_now"), [(1, 2), (0, 0)], ids=["ours", "the Go operator's"])
+@pytest.mark.parametrize(("told_before", "told_now"), [(1, 2), (0, 0)], ids=["created_by_us", "the Go operator's"])
 def test_of_a_finished_job_that_is_changed_only_that_is_told(told_before: int, told_now: int) -> None:
     job = scaled(a_job(workers=2, phase=Phase.COMPLETED, observed_generation=told_before), worker=4)
     job = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, generation=2))

@@ -11,16 +11,16 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from paddle_operator.kube.writes import Create, Delete, Write
-from paddle_operator.plan.children import Children, Job, JobPlan
+from paddle_operator.plan.children import Children
 from paddle_operator.plan.failure_policy import MAX_BACKOFF
-from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext
 from tests.plan.random_worlds import EDGES, jobs, quick
 from tests.support.jobs import SECONDS, T0, scaled, writes_of
 from tests.support.model import Model
 
-AROUND = PlanContext(etcd="10.0.0.9:2379", free_port=35020)
+AROUND = PlanContext(etcd="10.0.0.9:2379", free_host_port=35020)
 
 
 class Watched(Model):

@@ -7,8 +7,10 @@ import pytest
 
 from paddle_operator.api.paddlejob import Role, RoleStatus
 from paddle_operator.kube.objects import Object, Pod
-from paddle_operator.plan.children import Children, Job, PodView, child_view, pod_view
+from paddle_operator.plan.children import Children, PodView, child_view, pod_view
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.observed import ObservedJob
+from paddle_operator.plan.success_policy import is_succeeded
 from tests.support.jobs import (
     T0,
     UID,
@@ -71,7 +73,7 @@ def test_a_pods_marks_are_read_off_its_metadata() -> None:
     }
     view = pod_view(msgspec.convert(stored, Pod, strict=False))
     assert (view.key, view.version, view.owner_uid) == (("ns", "mnist-worker-0"), 12, UID)
-    assert (view.attempt, view.nudged_for, view.ours, view.terminating) == (2, "abc", True, True)
+    assert (view.attempt, view.nudged_for, view.created_by_us, view.terminating) == (2, "abc", True, True)
     assert (view.node, view.node_address, view.address, view.deadline_seconds) == ("n1", "192.168.0.1", "10.0.0.1", 60)
 
 
@@ -90,7 +92,7 @@ def test_an_attempt_that_is_no_number_is_the_first(text: str) -> None:
 
 def test_a_pod_of_the_go_operator_is_not_ours() -> None:
     view = seen({"phase": "Pending", "initContainerStatuses": [runs("coord-paddle")]})
-    assert not view.ours
+    assert not view.created_by_us
     assert not view.started
 
 
@@ -210,10 +212,15 @@ def test_a_childs_marks_are_read_off_its_annotations() -> None:
     }
     stored = {"metadata": {"name": "mnist", "namespace": "ns", "uid": "c", "resourceVersion": "3"}}
     go = child_view(msgspec.convert(stored, Object))
-    assert (go.ours, go.attempt, go.replicas, go.contract) == (False, 0, "", "")
+    assert (go.created_by_us, go.attempt, go.replicas, go.endpoints_digest) == (False, 0, "", "")
     stored["metadata"] |= {"annotations": annotations}  # type: ignore[dict-item]
-    ours = child_view(msgspec.convert(stored, Object))
-    assert (ours.ours, ours.attempt, ours.replicas, ours.contract) == (True, 1, "worker=2", "abc")
+    created_by_us = child_view(msgspec.convert(stored, Object))
+    assert (
+        created_by_us.created_by_us,
+        created_by_us.attempt,
+        created_by_us.replicas,
+        created_by_us.endpoints_digest,
+    ) == (True, 1, "worker=2", "abc")
 
 
 def test_an_object_of_another_namespace_is_nobodys_child() -> None:
@@ -223,8 +230,8 @@ def test_an_object_of_another_namespace_is_nobodys_child() -> None:
         (a_barrier(job, namespace="elsewhere"),),
         (a_service(job, "worker", 0, namespace="elsewhere"),),
     )
-    assert strays.within("paddle-system") == Children()
-    assert strays.within("elsewhere") is strays
+    assert strays.in_namespace("paddle-system") == Children()
+    assert strays.in_namespace("elsewhere") is strays
 
 
 # Places
@@ -264,7 +271,7 @@ def test_a_pod_that_is_deleted_after_its_success_keeps_its_place() -> None:
 
 def test_a_pod_that_the_go_operator_never_released_is_made_again_and_one_that_runs_is_not() -> None:
     job = a_job(workers=2)
-    pods = (a_pod(job, "worker", 0, ours=False), a_pod(job, "worker", 1, ours=False, phase="Pending"))
+    pods = (a_pod(job, "worker", 0, created_by_us=False), a_pod(job, "worker", 1, created_by_us=False, phase="Pending"))
     assert [pod.name for pod in world_of(job, Children(pods)).obsolete_pods] == ["mnist-worker-1"]
     assert not world_of(job, Children(pods, (a_go_barrier(job),))).obsolete_pods
 
@@ -291,7 +298,7 @@ def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
         ({"phase": "Failed", "exit_code": 0}, "succeeded"),
         ({"phase": "Failed", "exit_code": 0, "exit_reason": "Completed"}, "succeeded"),
         ({"phase": "Failed", "exit_code": 0, "exit_reason": "Evicted"}, "failed"),
-        ({"phase": "Failed", "exit_code": 0, "ours": False}, "failed"),
+        ({"phase": "Failed", "exit_code": 0, "created_by_us": False}, "failed"),
         ({"phase": "Unknown"}, "unknown"),
         ({"phase": ""}, "unknown"),
     ],
@@ -323,7 +330,7 @@ def test_a_sidecar_that_runs_on_does_not_keep_a_pod_from_its_end(policy: str | N
 def test_of_a_go_operators_pod_only_its_phase_is_known() -> None:
     """It gave workers of Service mode OnFailure where the template says nothing."""
     job = a_job(workers=1, intranet="Service")
-    pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=1, ours=False)
+    pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=1, created_by_us=False)
     assert world_of(job, Children()).pod_state(Role.WORKER, pod) == "starting"
 
 
@@ -344,7 +351,7 @@ def test_pods_that_run_were_released_even_if_somebody_deleted_the_barrier_since(
 
 def counting(job: Job, **counts: Any) -> Job:
     """As the last status counted its workers."""
-    status = msgspec.structs.replace(job.status, worker=RoleStatus(**counts), selector="ours")
+    status = msgspec.structs.replace(job.status, worker=RoleStatus(**counts), selector="created_by_us")
     return msgspec.structs.replace(job, status=status)
 
 
@@ -360,7 +367,7 @@ def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
     next_one = replaced(running(job), a_pod(job, "worker", 1, exit_code=0))
     for children in (running(job), next_one):
         assert world_of(job, without(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
-    assert world_of(job, without(next_one, "mnist-worker-0")).succeeded
+    assert is_succeeded(world_of(job, without(next_one, "mnist-worker-0")))
 
 
 def test_where_more_vanished_than_had_succeeded_all_are_missing() -> None:
@@ -390,11 +397,11 @@ def test_before_the_barrier_nobody_is_spent() -> None:
 
 def test_all_workers_decide_and_where_there_are_none_everybody() -> None:
     both = a_job(ps=1, workers=1)
-    assert world_of(both, replaced(running(both), a_pod(both, "worker", 0, exit_code=0))).succeeded
-    assert not world_of(both, replaced(running(both), a_pod(both, "ps", 0, exit_code=0))).succeeded
+    assert is_succeeded(world_of(both, replaced(running(both), a_pod(both, "worker", 0, exit_code=0))))
+    assert not is_succeeded(world_of(both, replaced(running(both), a_pod(both, "ps", 0, exit_code=0))))
     servers = a_job(ps=1, heter=1)
-    assert not world_of(servers, replaced(running(servers), a_pod(servers, "ps", 0, exit_code=0))).succeeded
-    assert world_of(servers, Children(all_pods(servers, exit_code=0))).succeeded
+    assert not is_succeeded(world_of(servers, replaced(running(servers), a_pod(servers, "ps", 0, exit_code=0))))
+    assert is_succeeded(world_of(servers, Children(all_pods(servers, exit_code=0))))
 
 
 # Refusals

@@ -6,7 +6,8 @@ import pytest
 from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, RoleStatus
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.kube.writes import DeleteAll, StatusOrder
-from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.support.jobs import (
     ETCD,
@@ -41,7 +42,7 @@ from tests.support.jobs import (
 
 def restarts(job: Job, children: Children, why: str) -> None:
     desired = plan(job, children, T0)
-    message = f"{why}: all pods are replaced, so that all ranks agree"
+    message = f"{why}; replacing all pods"
     assert desired.status.phase == "Restarting"
     assert desired.status.attempt == 1
     assert why_not_running(desired) == ("Restarting", message)
@@ -73,21 +74,21 @@ def test_before_the_barrier_a_role_that_is_removed_just_goes() -> None:
 
 def test_a_pod_that_vanished_restarts_the_job() -> None:
     job = a_job(workers=3)
-    restarts(job, without(running(job), "mnist-worker-1"), "mnist-worker-1 vanished")
-    restarts(job, without(running(job), "mnist-worker-1", "mnist-worker-2"), "mnist-worker-1 and 1 more vanished")
+    restarts(job, without(running(job), "mnist-worker-1"), "mnist-worker-1 was deleted")
+    restarts(job, without(running(job), "mnist-worker-1", "mnist-worker-2"), "mnist-worker-1 and 1 more were deleted")
 
 
 @pytest.mark.parametrize("end", [None, 143, 15, 137])
 def test_a_pod_that_somebody_deletes_has_vanished_whatever_it_ends_with(end: int | None) -> None:
     job = a_job(workers=2)
     going = a_pod(job, "worker", 1, terminating=True, exit_code=end)
-    restarts(job, replaced(running(job), going), "mnist-worker-1 vanished")
+    restarts(job, replaced(running(job), going), "mnist-worker-1 was deleted")
 
 
 def test_a_pod_with_another_address_restarts_the_job() -> None:
     job = a_job(workers=2)
     moved = a_pod(job, "worker", 1, address="10.9.9.9")
-    restarts(job, replaced(running(job), moved), "a pod has another address than at the start")
+    restarts(job, replaced(running(job), moved), "the address of a pod changed")
 
 
 def test_a_pod_that_has_lost_its_address_is_waited_for() -> None:
@@ -165,11 +166,11 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
     assert (status.start_time, status.completion_time) == (T0, T0 + 2 * SECONDS)
     completed = the_condition(status, "Completed")
     assert (completed.status, completed.reason) == ("True", "WorkersSucceeded")
-    assert completed.message == "all 2 workers have succeeded"
+    assert completed.message == "all 2 workers succeeded"
     assert the_condition(status, "Running").status == "False"
     assert isinstance(writes_of(desired)[0], DeleteAll)
     assert [(each.reason, each.note) for each in desired.events] == [
-        ("Completed", "all 2 workers have succeeded; the pods are deleted: cleanPodPolicy is OnCompletion"),
+        ("Completed", "all 2 workers succeeded; deleting the pods: spec.cleanPodPolicy is OnCompletion"),
     ]
 
 
@@ -243,7 +244,7 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
     assert (desired.status.worker.failed, desired.status.worker.running) == (1, 1)
     assert sorted(patches(desired)) == ["mnist-ps-0", "mnist-worker-0"]
     assert [(each.reason, each.note, each.warning) for each in desired.events] == [
-        ("Failed", f"{said}; the pods that still run are stopped and kept: cleanPodPolicy is OnCompletion", True),
+        ("Failed", f"{said}; stopping the running pods: spec.cleanPodPolicy is OnCompletion", True),
     ]
 
 
@@ -289,7 +290,7 @@ def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once(
 def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
     job = a_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
-    crowded = PlanContext(status_written_at=T0, counters_every=9 * SECONDS)
+    crowded = PlanContext(status_written_at=T0, status_interval=9 * SECONDS)
     made = Children(all_pods(job, phase="Pending"))
     assert plan(job, made, T0 + 8 * SECONDS, crowded).requeue_at == T0 + 9 * SECONDS
     assert why_not_running(plan(job, made, T0 + 9 * SECONDS, crowded))[0] == "WaitingForAddresses"
@@ -299,7 +300,7 @@ def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_
     job = a_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
     pods = all_pods(job, phase="Pending")
-    crowded = PlanContext(status_written_at=T0, counters_every=10 * SECONDS)
+    crowded = PlanContext(status_written_at=T0, status_interval=10 * SECONDS)
     waiting = plan(job, Children(pods), T0 + 10 * SECONDS, crowded)
     assert (why_not_running(waiting)[0], waiting.events) == ("WaitingForAddresses", ())
     started = Children(tuple(held_back(job, "worker", index) for index in range(2)))
@@ -337,7 +338,7 @@ def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
         "EtcdNotConfigured",
-        "spec.elastic needs an etcd: start the operator with --etcd-server=host:port, or remove spec.elastic",
+        "spec.elastic requires etcd: start the operator with --etcd-server=host:port, or remove spec.elastic",
     )
     assert desired.events[0].warning
 

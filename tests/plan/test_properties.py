@@ -13,11 +13,12 @@ from paddle_operator.api.paddlejob import Intranet
 from paddle_operator.kube.objects import PODS
 from paddle_operator.kube.writes import Create, Delete, DeleteAll, Plan, StatusOrder
 from paddle_operator.plan import diff
-from paddle_operator.plan.children import Children, Job, JobPlan
-from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
+from paddle_operator.plan.success_policy import is_succeeded
 from tests.plan.random_worlds import EDGES, quick, worlds
 from tests.support.jobs import SECONDS, T0, changed, with_status, writes_of
 from tests.support.model import Model
@@ -154,7 +155,11 @@ def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
 def test_a_suspended_job_gets_nothing_and_wants_no_waking(observed: tuple[Job, Children, PlanContext]) -> None:
     job, children, context = observed
     assert job.spec
-    if job.finished or job.spec.managed_by or ObservedJob(job, job.spec, children.within(job.key.namespace)).succeeded:
+    if (
+        job.finished
+        or job.spec.managed_by
+        or is_succeeded(ObservedJob(job, job.spec, children.in_namespace(job.key.namespace)))
+    ):
         return
     resting = changed(job, suspend=True)
     first = plan(resting, children, T0, context)

@@ -7,8 +7,9 @@ import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS
 from paddle_operator.plan import rendezvous_env
-from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.children import Children
 from paddle_operator.plan.endpoints import PORTS_PER_JOB
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from tests.support.jobs import (
     ETCD,
@@ -289,8 +290,8 @@ def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: py
     (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).events if each.warning]
     assert told.reason == "EndpointsLeftOut"
     assert told.note == (
-        "left out PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS, longer than Linux allows: "
-        "python -m paddle.distributed.launch needs only its master"
+        "not set because longer than Linux allows: PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS; "
+        "python -m paddle.distributed.launch works without"
     )
 
 

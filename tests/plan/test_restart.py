@@ -31,7 +31,7 @@ def test_a_pod_that_a_dead_node_does_not_let_go_is_given_up_after_a_minute() -> 
     assert writes_of(late) == [Delete(PODS, pod.key, pod.uid, force=True)]
     assert "NodeLost" in reasons(late)
     note = next(each.note for each in late.events if each.reason == "NodeLost")
-    assert note == "mnist-worker-0 does not leave node-0: it is given up"
+    assert note == "mnist-worker-0 is stuck terminating on node-0; force-deleting it"
 
 
 def test_a_pod_that_has_ended_is_never_given_up_since_somebody_holds_it() -> None:

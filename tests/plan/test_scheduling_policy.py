@@ -8,7 +8,8 @@ import pytest
 
 from paddle_operator.kube.objects import PODS, SERVICES
 from paddle_operator.kube.writes import Patch
-from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView
 from paddle_operator.plan.scheduling_policy import is_gang
@@ -39,7 +40,7 @@ from tests.support.jobs import (
 )
 from tests.support.model import Model
 
-ABSENT = replace(VOLCANO, groups_absent=True)
+ABSENT = replace(VOLCANO, group_crd_missing=True)
 
 
 def asking(cpu: str = "2", **told: Any) -> Job:
@@ -73,7 +74,7 @@ def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
     job = asking(ps=1, workers=2, intranet="Service")
     desired = plan(job, Children(), T0, VOLCANO)
     assert (creates(desired, POD_GROUPS), creates(desired, PODS), creates(desired, SERVICES)) == (["mnist"], [], [])
-    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist is not made yet")
+    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist is not created yet")
     assert [(each.reason, each.warning) for each in desired.events] == [("CreatingPodGroup", False)]
     made = manifest(desired, POD_GROUPS, "mnist")
     assert made["apiVersion"] == "scheduling.volcano.sh/v1beta1"
@@ -162,7 +163,7 @@ def test_a_group_that_the_user_made_counts_as_it_is(owner: str) -> None:
     assert not [each for each in writes_of(desired) if each.kind is POD_GROUPS]
     waits = plan(job, Children(group=msgspec.structs.replace(theirs, phase="Pending")), T0, VOLCANO)
     assert writes_of(waits) == []
-    assert "into queue theirs" in why_not_running(waits)[1]
+    assert "in queue theirs" in why_not_running(waits)[1]
 
 
 def test_a_group_that_somebody_deletes_is_made_again_and_the_job_runs_on() -> None:
@@ -199,7 +200,7 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     job = asking()
     young = Children(group=its_group(job, phase, created_at=T0 - 1 * SECONDS))
     desired = plan(job, young, T0, VOLCANO)
-    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was made a moment ago")
+    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was just created")
     assert [each.warning for each in desired.events] == [False]
     assert desired.requeue_at == T0 + 2 * SECONDS
     assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
@@ -234,10 +235,15 @@ def test_a_group_on_its_way_out_lets_nobody_in() -> None:
 
 def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
     job = asking(policies={"schedulingPolicy": {"queue": "night"}})
-    desired = plan(job, Children(group=its_group(job, "Pending", why="2/0 tasks in gang unschedulable")), T0, VOLCANO)
+    desired = plan(
+        job,
+        Children(group=its_group(job, "Pending", unschedulable_message="2/0 tasks in gang unschedulable")),
+        T0,
+        VOLCANO,
+    )
     assert why_not_running(desired) == (
         "WaitingForPodGroup",
-        "Volcano has not let PodGroup mnist into queue night: 2/0 tasks in gang unschedulable",
+        "PodGroup mnist is not yet enqueued in queue night: 2/0 tasks in gang unschedulable",
     )
     assert [(each.reason, each.warning) for each in desired.events] == [("WaitingForPodGroup", True)]
 
@@ -297,7 +303,7 @@ def test_a_gang_that_waits_is_bounded_by_the_start_deadline_which_says_why() -> 
     life.wait(60)
     found = the_condition(life.status, "Failed")
     assert (found.reason, life.group) == ("StartDeadlineExceeded", None)
-    assert "Volcano has not let PodGroup mnist into queue default" in found.message
+    assert "PodGroup mnist is not yet enqueued in queue default" in found.message
 
 
 # Not a gang
@@ -344,8 +350,8 @@ def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
     assert (found.status, found.reason, found.message) == (
         "True",
         "OtherScheduler",
-        "spec.worker.template.spec.schedulerName is mine, which stays: the job is not scheduled as a gang; remove it "
-        "to have Volcano do that",
+        "spec.worker.template.spec.schedulerName is mine: the job is not scheduled as a gang; remove it "
+        "to let Volcano schedule the job",
     )
     assert "OtherScheduler" in reasons(desired)
     assert "OtherScheduler" not in reasons(plan(with_status(job, desired.status), Children(), T0 + SECONDS, VOLCANO))
@@ -364,7 +370,7 @@ def test_where_the_cluster_has_no_groups_the_job_waits_and_says_what_to_do() -> 
     assert writes_of(desired) == []
     assert why_not_running(desired) == (
         "PodGroupCRDNotFound",
-        "the operator runs with --scheduling=volcano, but there are no PodGroups: install Volcano, or start the "
+        "the operator runs with --scheduling=volcano, but the cluster has no PodGroup CRD: install Volcano, or start the "
         "operator without --scheduling",
     )
 

@@ -198,7 +198,7 @@ def test_waiting_for_the_barrier_is_no_trouble_also_right_after_it_was_opened(wo
     barrier = a_barrier(job)
     for children in (
         Children((pod,)),
-        Children((msgspec.structs.replace(pod, nudged_for=barrier.contract),), (barrier,)),
+        Children((msgspec.structs.replace(pod, nudged_for=barrier.endpoints_digest),), (barrier,)),
     ):
         assert why_not_running(plan(job, children, T0))[0] == "StartingContainers"
 
@@ -223,7 +223,7 @@ def test_a_refusal_of_something_that_is_no_longer_wanted_is_forgotten() -> None:
 
 
 PROGRESS = [
-    (Children(), "CreatingPods", "2 of 2 pods are not made yet"),
+    (Children(), "CreatingPods", "2 of 2 pods are not created yet"),
     (Children(all_pods(a_job(workers=2), phase="Pending")), "WaitingForAddresses", "2 of 2 pods have no address yet"),
     (
         running(a_job(workers=2), ready=False),
@@ -233,7 +233,7 @@ PROGRESS = [
     (
         Children((*all_pods(a_job(workers=2), phase="Pending", terminating=True),)),
         "PodsTerminating",
-        "2 pods of before are on their way out",
+        "waiting for 2 pods of the previous attempt to terminate",
     ),
     (running(a_job(workers=2)), "AllPodsRunning", "all pods run"),
 ]

@@ -66,7 +66,7 @@ def test_it_is_written_down_before_the_first_pod_goes() -> None:
     assert writes_of(first) == []
     assert (first.status.phase, first.status.attempt, first.status.ready) == ("Suspended", 1, "0/3")
     assert first.status.worker == RoleStatus()
-    assert said(first.status)[2] == "spec.suspend is true: its pods are on their way out"
+    assert said(first.status)[2] == "spec.suspend is true: terminating all pods"
     assert [(each.reason, each.warning) for each in first.events] == [("Suspended", False)]
     second = plan(with_status(job, first.status), there, T0 + SECONDS)
     assert deletes_all(second)
@@ -75,7 +75,7 @@ def test_it_is_written_down_before_the_first_pod_goes() -> None:
 
 
 def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> None:
-    life = a_life(a_job(ps=1, workers=2, intranet="Service"), PlanContext(free_port=35000))
+    life = a_life(a_job(ps=1, workers=2, intranet="Service"), PlanContext(free_host_port=35000))
     suspended(life)
     assert (life.pods, life.services, life.config_maps) == ({}, {}, {})
     assert (life.status.phase, life.status.host_port) == ("Suspended", 35000)
@@ -138,7 +138,7 @@ def test_a_success_of_some_is_none() -> None:
 def test_pods_of_the_go_operator_go_one_by_one_and_its_services_as_well() -> None:
     job = a_job(workers=3, intranet="Service", policies=SUSPENDED)
     job = with_status(job, plan(job, running(job), T0).status)
-    there = running(job, ours=False)
+    there = running(job, created_by_us=False)
     assert len(deletes(plan(job, there, T0), PODS)) == 3
 
 
@@ -158,7 +158,7 @@ def test_a_resumed_job_starts_afresh() -> None:
     suspended(life).wait(500)
     life.asks(suspend=False)
     life.rest()
-    assert said(life.status) == ("False", "Resumed", "spec.suspend is no longer true: the job starts afresh")
+    assert said(life.status) == ("False", "Resumed", "spec.suspend is false: starting the job again")
     assert (life.status.phase, life.status.start_time, life.status.active_since) == ("Pending", None, life.now)
     assert len(life.pods) == 2
     life.all_run()
@@ -196,7 +196,7 @@ def test_a_job_says_nowhere_that_it_is_suspended_once_it_is_resumed() -> None:
     life.asks(suspend=False)
     resumed = life.plan()
     told = the_condition(resumed.status, "Running")
-    message = "spec.suspend is no longer true: the job starts afresh"
+    message = "spec.suspend is false: starting the job again"
     assert (told.status, told.reason, told.message) == ("False", "Resumed", message)
 
 
@@ -323,7 +323,7 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
     """KF-C10."""
     policies = {"managedBy": by, "suspend": True, "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 1}
     job = a_job(workers=2, policies=policies, **told)
-    desired = plan(job, running(job), T0 + 9 * SECONDS, PlanContext(free_port=35000))
+    desired = plan(job, running(job), T0 + 9 * SECONDS, PlanContext(free_host_port=35000))
     assert (desired.status, desired.waves, desired.events, desired.requeue_at) == (job.status, (), (), None)
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
-from paddle_operator.plan.children import Children, Job
+from paddle_operator.plan.children import Children
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     GO_FINALIZER,
@@ -29,8 +30,8 @@ from tests.support.jobs import (
 
 def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
     job = a_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
-    pods = all_pods(job, ours=False, **told)
-    return job, Children(pods, (a_go_barrier(job),), all_services(job, ours=False))
+    pods = all_pods(job, created_by_us=False, **told)
+    return job, Children(pods, (a_go_barrier(job),), all_services(job, created_by_us=False))
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
@@ -50,7 +51,7 @@ def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
 
 def test_a_job_of_the_go_operator_is_completed_though_its_servers_never_exit() -> None:
     job, children = from_go()
-    done = [a_pod(job, "worker", index, exit_code=0, ours=False) for index in range(2)]
+    done = [a_pod(job, "worker", index, exit_code=0, created_by_us=False) for index in range(2)]
     desired = plan(job, replaced(children, *done), T0)
     assert desired.status.phase == "Completed"
     assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
@@ -87,5 +88,5 @@ def test_another_number_of_pods_in_a_job_of_the_go_operator_restarts_it() -> Non
     """Its ConfigMap does not say for how many it was written."""
     job, children = from_go()
     fewer = plan(scaled(job, worker=1), children, T0)
-    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1: ")
+    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1; ")
     assert plan(scaled(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     ETCD,

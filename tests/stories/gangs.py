@@ -91,7 +91,7 @@ class GangHarness(ClusterHarness):
 
     async def wait_not_running_for_volcano(self, name: str = "mnist") -> FullObject:
         """The job as soon as it says that Volcano holds it back."""
-        return await self.wait_job(name, lambda job: "Volcano has not let" in running_message(job))
+        return await self.wait_job(name, lambda job: "is not yet enqueued in queue" in running_message(job))
 
     async def wait_running_with(self, pods: int, name: str = "mnist") -> FullObject:
         """The job as soon as it runs with exactly so many pods."""

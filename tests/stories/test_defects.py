@@ -135,7 +135,7 @@ async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(harness
     await harness.nodes.evict("mnist-ps-0", namespace=harness.namespace)
     failed = await harness.wait_phase("mnist", "Failed")
     assert failed.condition("Failed")["message"] == (
-        "mnist-ps-0 exited 137 (Evicted): its node was short of something and evicted it"
+        "mnist-ps-0 exited 137 (Evicted): its node ran short of a resource and evicted it"
     )
 
 

@@ -175,7 +175,7 @@ async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(harness: ClusterHar
     assert len(pods) == 3
     assert not before & {pod.uid for pod in pods.values()}
     note = (await harness.wait_single_event("mnist", "Restarting")).note
-    assert note == "mnist-worker-1 vanished: all pods are replaced, so that all ranks agree"
+    assert note == "mnist-worker-1 was deleted; replacing all pods"
     assert len({each["PADDLE_TRAINER_ENDPOINTS"] for each in (await harness.get_environments("mnist")).values()}) == 1
 
 

@@ -61,11 +61,11 @@ async def test_of_a_job_that_goes_on_nothing_is_cleaned(harness: ClusterHarness,
 CODES = {
     1: "the program failed: its log has the reason",
     2: "a bad command line: trying again would not help",
-    42: "the program chose this code: its log has the reason",
+    42: "its log has the reason",
     127: "the command was not found",
     137: "it was killed",
     139: "it crashed with a segmentation fault",
-    143: "it was told to stop",
+    143: "it was terminated by SIGTERM",
 }
 
 

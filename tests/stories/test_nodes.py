@@ -27,7 +27,7 @@ async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(harness: 
     await harness.nodes.evict("mnist-worker-1", namespace=harness.namespace)
     job = await harness.wait_phase("mnist", "Failed")
     assert "mnist-worker-1" in job.condition("Failed")["message"]
-    assert "its node was short of something and evicted it" in job.condition("Failed")["message"]
+    assert "its node ran short of a resource and evicted it" in job.condition("Failed")["message"]
 
 
 async def test_a_node_that_dies_and_comes_back_costs_one_attempt(harness: ClusterHarness) -> None:
@@ -85,7 +85,7 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
     assert deleted == set(held)
     for name in held:
         events = [each.note for each in await harness.list_events("mnist") if each.reason == "NodeLost"]
-        assert f"{name} does not leave {node}: it is given up" in events
+        assert f"{name} is stuck terminating on {node}; force-deleting it" in events
 
 
 async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(bare_harness: ClusterHarness) -> None:

@@ -81,7 +81,7 @@ async def test_a_straight_life_is_told_in_a_few_events_each_once(harness: Cluste
         (
             "Normal",
             "Completed",
-            "all 2 workers have succeeded; the pods are deleted: cleanPodPolicy is OnCompletion",
+            "all 2 workers succeeded; deleting the pods: spec.cleanPodPolicy is OnCompletion",
             1,
         ),
     ]

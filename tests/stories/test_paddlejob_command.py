@@ -31,7 +31,7 @@ async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
     assert "PADDLE_TRAINER_ENDPOINTS:" in page
     assert "mnist-worker-1   Completed" in page
     assert (await paddlejob("wait", "mnist")).code == 0
-    assert "all 2 workers have succeeded" in (await paddlejob("events", "mnist")).output
+    assert "all 2 workers succeeded" in (await paddlejob("events", "mnist")).output
     assert (await paddlejob("delete", "mnist")).output == "mnist deleted\n"
     assert not command.state.exists(), "nothing of the embedded cluster was touched"
 

@@ -57,7 +57,7 @@ async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarn
         await harness.exit_pods(f"{name}-{done[-1]}")
         job = await harness.wait_phase(name, "Completed")
         assert job.condition("Completed")["message"] == (
-            f"{len(done)} of {workers} workers have succeeded, and spec.successPolicy asks for no more"
+            f"spec.successPolicy is met: {len(done)} of {workers} workers succeeded"
         )
         assert (job.status["worker"]["succeeded"], job.status["ps"]["succeeded"]) == (len(done), 1)
 
@@ -92,7 +92,7 @@ async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(
             await harness.nodes.exit(f"{name}-worker-*", code, container=container, namespace=harness.namespace)
         job = await harness.wait_phase(name, "Completed")
         assert job.status["worker"]["succeeded"] == 2
-        assert job.condition("Completed")["message"] == "all 2 workers have succeeded"
+        assert job.condition("Completed")["message"] == "all 2 workers succeeded"
 
     trained = ("paddle", 0)
     await asyncio.gather(

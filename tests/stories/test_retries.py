@@ -28,10 +28,10 @@ FORGIVING = {"rules": [rule("Ignore", 130, 2), rule("FailJob", 3)]}
 # The policy, if there is one, and the code that a worker exits with.
 GIVEN_UP: list[tuple[dict[str, Any] | None, int, str]] = [
     (None, 2, "exited 2: a bad command line: trying again would not help"),
-    (KUBEFLOW, 1, "exited 1: the program failed: its log has the reason; spec.podFailurePolicy ends the job"),
-    (KUBEFLOW, 2, "exited 2: a bad command line: trying again would not help; spec.podFailurePolicy ends the job"),
-    (KUBEFLOW, 127, "exited 127: the command was not found; spec.podFailurePolicy ends the job"),
-    (FORGIVING, 3, "exited 3: the program chose this code: its log has the reason; spec.podFailurePolicy ends the job"),
+    (KUBEFLOW, 1, "exited 1: the program failed: its log has the reason; spec.podFailurePolicy fails the job"),
+    (KUBEFLOW, 2, "exited 2: a bad command line: trying again would not help; spec.podFailurePolicy fails the job"),
+    (KUBEFLOW, 127, "exited 127: the command was not found; spec.podFailurePolicy fails the job"),
+    (FORGIVING, 3, "exited 3: its log has the reason; spec.podFailurePolicy fails the job"),
 ]
 # The same, and how much it costs.
 TRIED_AGAIN: list[tuple[dict[str, Any] | None, int, int]] = [
@@ -100,9 +100,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
             again_at = instant(job.status["nextAttemptTime"])
             assert failed_at < again_at - timedelta(seconds=pause - 1)  # it is told in whole seconds
             assert again_at - timedelta(seconds=pause) <= clock.now()
-            assert job.condition("Running")["message"].endswith(
-                f"all pods are replaced at {again_at:%H:%M:%S} UTC, so that all ranks agree"
-            )
+            assert job.condition("Running")["message"].endswith(f"replacing all pods at {again_at:%H:%M:%S} UTC")
             assert (job.status["restarts"], job.status["attempt"]) == (number + 1, number + 1)
             await harness.wait_pods(lambda pods: not pods)
             clock.leap_to(again_at - timedelta(seconds=5))
@@ -226,7 +224,7 @@ async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness)
     async def is_worn_out(name: str, times: int, limit: int) -> None:
         failed = (await harness.wait_phase(name, "Failed")).condition("Failed")
         assert failed["reason"] == "BackoffLimitExceeded"
-        assert failed["message"] == f"containers were started again {times} times; spec.backoffLimit is {limit}"
+        assert failed["message"] == f"kubelet restarted containers {times} times; spec.backoffLimit is {limit}"
         await harness.wait_pods(lambda pods: not of_job(pods, name))
 
     await asyncio.gather(four_of_four(), three_of_one(), first_of_none(), none_of_none(), kept_when_pods_are_replaced())

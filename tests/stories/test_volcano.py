@@ -37,7 +37,7 @@ async def test_a_gang_waits_without_pods_until_there_are_nodes_for_all_of_it(har
     await harness.submit(a_gang(ps=1, workers=4))
     job = await harness.wait_not_running_for_volcano()
     assert job.condition("Running")["reason"] == "WaitingForPodGroup"
-    assert "into queue default" in running_message(job)
+    assert "in queue default" in running_message(job)
     assert await harness.list_pods() == {}
     async with harness.add_nodes(1):
         await harness.wait_running_with(5)
@@ -76,7 +76,7 @@ async def test_a_queue_that_is_full_holds_a_job_back_until_another_is_done(harne
         await harness.wait_phase("one", "Running")
         await harness.submit(a_gang("two", schedulingPolicy=policy))
         waiting = await harness.wait_not_running_for_volcano("two")
-        assert "into queue small" in running_message(waiting)
+        assert "in queue small" in running_message(waiting)
         await harness.submit(a_gang("elsewhere"))  # the other half of the cluster is the default queue's
         await harness.wait_phase("elsewhere", "Running")
         await harness.wait_pods(lambda _: harness.on_nodes().keys() == {"one", "elsewhere"})

@@ -18,8 +18,9 @@ from paddle_operator.api.paddlejob import (
 )
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Meta, Resource
 from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Refusal, Write
-from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView
+from paddle_operator.plan.children import Children, ChildView, PodView
 from paddle_operator.plan.endpoints import endpoints_of
+from paddle_operator.plan.job_view import Job, JobPlan
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
@@ -133,7 +134,7 @@ def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "started": has_run,
         "terminating": False,
         "deadline_seconds": None,
-        "ours": True,
+        "created_by_us": True,
         "address": address(role, index) if has_run else "",
         "node": f"node-{index}" if has_run else "",
         "node_address": f"192.168.0.{index % 250 + 1}" if has_run else "",
@@ -192,11 +193,11 @@ def a_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
     observed = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
     known = endpoints_of(observed)
     assert known
-    return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "contract": known.digest} | told)
+    return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "endpoints_digest": known.digest} | told)
 
 
 def a_go_barrier(job: Job) -> ChildView:
-    return _child(job, job.key.name, ours=False)
+    return _child(job, job.key.name, created_by_us=False)
 
 
 def _child(job: Job, name: str, **told: Any) -> ChildView:
@@ -207,8 +208,8 @@ def _child(job: Job, name: str, **told: Any) -> ChildView:
         "owner_uid": job.uid,
         "attempt": job.status.attempt,
         "replicas": "",
-        "contract": "",
-        "ours": True,
+        "endpoints_digest": "",
+        "created_by_us": True,
         "terminating": False,
     } | told
     return ChildView(name=name, **fields)
@@ -222,7 +223,7 @@ def a_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
         "uid": "group-1",
         "version": 1,
         "owner_uid": job.uid,
-        "why": "",
+        "unschedulable_message": "",
         "min_member": job.spec.total if job.spec else 0,
         "min_resources": {},
         "queue": "",

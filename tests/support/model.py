@@ -14,8 +14,8 @@ import msgspec
 from paddle_operator.api.paddlejob import PaddleJobStatus, read_status
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Object, Pod
 from paddle_operator.kube.writes import Create, Delete, DeleteAll, EventIntent, Patch, Refusal, StatusOrder, Write
-from paddle_operator.plan.children import Children, ChildView, Job, JobPlan, PodView, child_view, pod_view
-from paddle_operator.plan.job_view import PADDLE_JOBS
+from paddle_operator.plan.children import Children, ChildView, PodView, child_view, pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan
 from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION, JOB_UID_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, PodGroup, group_view
@@ -264,7 +264,7 @@ class Model:
         assert write.labels == f"{JOB_UID_LABEL}={self.job.uid}"
         there = kinds[write.kind.plural]
         for child in there.values():
-            assert child.ours or child.terminating, "what has not our label would stay"
+            assert child.created_by_us or child.terminating, "what has not our label would stay"
             there[child.name] = child if child.terminating else self._leaving(child)
 
     def _collect_garbage(self) -> None:
@@ -331,7 +331,7 @@ class Model:
         if not self.job.spec.is_elastic:
             if self.barrier is None:
                 return
-            self.started_with[pod.uid] = self.barrier.contract
+            self.started_with[pod.uid] = self.barrier.endpoints_digest
         self.pods[name] = msgspec.structs.replace(pod, phase="Running", ready=True, started=True, waiting="")
 
     def exits(self, name: str, code: int, **told: Any) -> None:

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 
 from paddle_operator.api.paddlejob import PaddleJobSpec, Phase
 from paddle_operator.kube.durations import human_duration
-from paddle_operator.plan.children import Children, Job, PodView
+from paddle_operator.plan.children import Children, PodView
 from paddle_operator.plan.deadlines import active_deadline, start_deadline, ttl_expiry
 from paddle_operator.plan.failure_policy import backoff_until
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.observed import ObservedJob
 
 

@@ -15,8 +15,7 @@ from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import PODS, Key
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 
 @with_target

@@ -16,8 +16,8 @@ from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Pod
-from paddle_operator.plan.children import Job, pod_view
-from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.children import pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 ENDPOINTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_GLOO_HTTP_ENDPOINT")
 MIN_LABEL_WIDTH = 12

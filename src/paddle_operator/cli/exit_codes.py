@@ -4,7 +4,7 @@ from paddle_operator.api.paddlejob import KIND, Phase
 from paddle_operator.cli.job_events import Event, list_events
 from paddle_operator.cli.output import echo_error
 from paddle_operator.kube.client import Client
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 
 COMPLETED = 0
 FAILED = 1  # the job ran and failed

@@ -17,8 +17,7 @@ from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.work_queue import Priority
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
 
 
 class Format(StrEnum):

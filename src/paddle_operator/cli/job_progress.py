@@ -10,7 +10,8 @@ from paddle_operator.cli.training_progress import Progress, Result, format_resul
 from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.children import Job, PodView, pod_view
+from paddle_operator.plan.children import PodView, pod_view
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.status import BARRIER_WAIT_REASON
 
 MAX_TAIL_LINES = 12  # log lines of a failed pod that the summary repeats

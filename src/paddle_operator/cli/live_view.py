@@ -13,7 +13,7 @@ from paddle_operator.cli.job_progress import JobProgress, PodProgress, format_po
 from paddle_operator.cli.plain_view import line_prefix
 from paddle_operator.cli.training_progress import OWN_PROGRESS
 from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_red", "bright_cyan", "bright_yellow")
 REFRESHES_PER_SECOND = 4

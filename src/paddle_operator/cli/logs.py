@@ -18,8 +18,7 @@ from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import Invalid, NotFound
 from paddle_operator.kube.objects import Key, Pod
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 from paddle_operator.plan.metadata import ROLE_LABEL, pod_name
 
 

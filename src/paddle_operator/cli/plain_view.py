@@ -7,7 +7,7 @@ from paddle_operator.cli.job_progress import JobProgress, format_pod_detail, sta
 from paddle_operator.cli.output import echo
 from paddle_operator.cli.training_progress import OWN_PROGRESS
 from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 
 
 class StatusView:

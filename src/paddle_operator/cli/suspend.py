@@ -16,8 +16,7 @@ from paddle_operator.client.manifests import UsageError
 from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Maximum seconds to wait.")]
 

@@ -12,7 +12,8 @@ from paddle_operator.cli.job_progress import format_pod_state, status_message
 from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.children import Job, pod_view
+from paddle_operator.plan.children import pod_view
+from paddle_operator.plan.job_view import Job
 
 Manifest = dict[str, Any]
 

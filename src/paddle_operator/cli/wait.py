@@ -16,8 +16,7 @@ from paddle_operator.client.job_watcher import JobWatcher, LatestJob
 from paddle_operator.embedded.target import Target
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Key
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 
 @with_target

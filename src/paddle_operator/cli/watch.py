@@ -22,7 +22,7 @@ from paddle_operator.client.submit import delete_and_wait
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import PODS, Pod
-from paddle_operator.plan.children import Job
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.status import RUNNING
 
 # On a local cluster nobody else can fix these, so waiting is useless.

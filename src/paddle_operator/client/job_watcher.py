@@ -14,8 +14,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import Invalid, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Pod
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
 from paddle_operator.plan.metadata import JOB_UID_LABEL, MAIN_CONTAINER, ROLE_LABEL
 
 JobPredicate = Callable[[Job, int], bool]

@@ -8,8 +8,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Object, Resource
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
 
 CLUSTER_SCOPED_KINDS = frozenset({"PersistentVolume", "Namespace", "Node"})
 CREATED = "created"

@@ -7,8 +7,8 @@ conflicting ones; the blocks separate our own jobs.
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from paddle_operator.api.paddlejob import Intranet
-from paddle_operator.plan.children import Job
 from paddle_operator.plan.endpoints import PORTS_PER_JOB
+from paddle_operator.plan.job_view import Job
 
 
 class PortBlocks:

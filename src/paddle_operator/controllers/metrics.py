@@ -12,7 +12,8 @@ from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import Reason, RestartCause, WaitingReason
 from paddle_operator.kube.conditions import find_condition
 from paddle_operator.kube.metrics import REGISTRY
-from paddle_operator.plan.children import Job, PodView
+from paddle_operator.plan.children import PodView
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.status import RUNNING
 
 _DURATION_BUCKETS_SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)

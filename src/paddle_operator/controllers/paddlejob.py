@@ -13,17 +13,8 @@ from paddle_operator.kube.executor import OwnerState
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Object, Pod
 from paddle_operator.kube.reconciler import OwnedObjects, Reconciler, ReconcilerSettings
-from paddle_operator.plan.children import (
-    Children,
-    ChildView,
-    Job,
-    JobPlan,
-    PodView,
-    child_view,
-    pod_view,
-    terminating_pod_view,
-)
-from paddle_operator.plan.job_view import PADDLE_JOBS, StoredJob, cached_job_view
+from paddle_operator.plan.children import Children, ChildView, PodView, child_view, pod_view, terminating_pod_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan, StoredJob, cached_job_view
 from paddle_operator.plan.metadata import POD_NAME_LABEL, ROLE_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, PodGroup, group_view
@@ -81,10 +72,10 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
         context = PlanContext(
             etcd=self._settings.etcd,
             scheduling=self._settings.scheduling,
-            groups_absent=self._groups is not None and self._groups.absent,
-            free_port=self._ports.reserve(owner),
+            group_crd_missing=self._groups is not None and self._groups.absent,
+            free_host_port=self._ports.reserve(owner),
             status_written_at=state.status_written_at,
-            counters_every=self.status_interval,
+            status_interval=self.status_interval,
         )
         return plan(owner, cached, self.clock.now(), context)
 

@@ -1,25 +1,28 @@
-"""When is enough enough? Deadlines of a job, told with the time at which to look again: no other event need happen."""
+"""Deadlines of a job: activeDeadlineSeconds, startDeadlineSeconds and ttlSecondsAfterFinished.
+
+Each one sets the requeue time, since no event need arrive when it expires.
+"""
 
 from datetime import datetime, timedelta
 
 from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import find_condition, is_true
 from paddle_operator.kube.writes import earliest
-from paddle_operator.plan.children import Job
 from paddle_operator.plan.exit_codes import JobFailure
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.status import ACCEPTED, RUNNING
 
 
 def active_since(job: Job, now: datetime) -> datetime:
-    """Since when the job has been active without a break: resumed, or taken on by us, once its spec kept the rules."""
+    """Since when the job is active without a break: since it was resumed, or else accepted."""
     accepted = find_condition(job.status.conditions, ACCEPTED)
     since = job.status.active_since or (accepted.last_transition_time if accepted and is_true(accepted) else now)
     return min(since, now)
 
 
 def seconds_active(job: Job, now: datetime) -> int:
-    """All in all; what was suspended is not in it."""
+    """In total, without the time for which the job was suspended."""
     return job.status.active_seconds + int((now - active_since(job, now)).total_seconds())
 
 
@@ -31,16 +34,16 @@ def active_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
 
 
 def start_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
-    """None where every pod of this attempt has started; those of an elastic job need to do that once."""
+    """None once every pod of this attempt has started; the pods of an elastic job need to start only once."""
     limit, status = observed.spec.start_deadline_seconds, observed.job.status
     if limit is None or has_started(observed):
         return None
-    running = find_condition(observed.job.status.conditions, RUNNING)
+    running = find_condition(status.conditions, RUNNING)
     if running and is_true(running):
-        return None  # that start was in time; where a pod is missing now, this pass says so, and the next one counts
-    since = [active_since(observed.job, now), status.attempt_time, status.next_attempt_time]
-    since += [running.last_transition_time if running else None]
-    return max(each for each in since if each) + timedelta(seconds=limit)
+        return None  # the start was in time; a missing pod makes the condition False, and the deadline starts then
+    times = [active_since(observed.job, now), status.attempt_time, status.next_attempt_time]
+    times += [running.last_transition_time if running else None]
+    return max(each for each in times if each) + timedelta(seconds=limit)
 
 
 def has_started(observed: ObservedJob) -> bool:
@@ -50,22 +53,20 @@ def has_started(observed: ObservedJob) -> bool:
 
 
 def active_deadline_exceeded(observed: ObservedJob, now: datetime) -> JobFailure | None:
-    """Where the job has taken longer than it may."""
     until = active_deadline(observed, now)
     if until is None or now < until:
         return None
     limit = observed.spec.active_deadline_seconds
-    return JobFailure(Reason.DEADLINE_EXCEEDED, f"not done after {limit} s, which is spec.activeDeadlineSeconds")
+    return JobFailure(Reason.DEADLINE_EXCEEDED, f"not finished within spec.activeDeadlineSeconds, which is {limit}")
 
 
 def start_deadline_exceeded(observed: ObservedJob, now: datetime) -> JobFailure | None:
-    """Where not all pods have started in the time that they had."""
     until = start_deadline(observed, now)
     if until is None or now < until:
         return None
-    limit, waits = observed.spec.start_deadline_seconds, find_condition(observed.job.status.conditions, RUNNING)
-    message = f"not started after {limit} s, which is spec.startDeadlineSeconds"
-    return JobFailure(Reason.START_DEADLINE_EXCEEDED, f"{message}: {waits.message}" if waits else message)
+    running = find_condition(observed.job.status.conditions, RUNNING)
+    message = f"not started within spec.startDeadlineSeconds, which is {observed.spec.start_deadline_seconds}"
+    return JobFailure(Reason.START_DEADLINE_EXCEEDED, f"{message}: {running.message}" if running else message)
 
 
 def next_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
@@ -73,7 +74,7 @@ def next_deadline(observed: ObservedJob, now: datetime) -> datetime | None:
 
 
 def ttl_expiry(job: Job) -> datetime | None:
-    """When a finished job is to be deleted."""
+    """When a finished job is deleted; None if never."""
     assert job.spec
-    ended, limit = job.status.completion_time, job.spec.ttl_seconds_after_finished
-    return ended + timedelta(seconds=limit) if ended and limit is not None else None
+    completed_at, limit = job.status.completion_time, job.spec.ttl_seconds_after_finished
+    return completed_at + timedelta(seconds=limit) if completed_at and limit is not None else None

@@ -1,13 +1,19 @@
-"""Is a failure worth another try, does it count, and when is the next one?
+"""spec.backoffLimit and spec.podFailurePolicy: is a failure retried, does it count, and when is the next attempt?
 
-One failure counts once: whatever else falls over with it is of the same attempt. The count is written down together
-with what it leads to (the number of the attempt, or the UIDs that are replaced), so that no crash counts it twice.
+One root failure counts once; pods that fail with it belong to the same attempt. The count is written together with its
+effect (the attempt number, or the UIDs of replaced pods), so a crash of the operator cannot count it twice.
 """
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from paddle_operator.api.paddlejob import ExitCodeOperator, FailureAction, PaddleJobSpec, PaddleJobStatus, RootFailure
+from paddle_operator.api.paddlejob import (
+    ExitCodeOperator,
+    FailureAction,
+    PaddleJobSpec,
+    PaddleJobStatus,
+    RootFailure,
+)
 from paddle_operator.kube.backoff import exponential
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.exit_codes import is_victim
@@ -20,12 +26,12 @@ MAX_BACKOFF = timedelta(minutes=6)
 
 
 def root_failures(observed: ObservedJob) -> list[PodView]:
-    """The pods that failed by themselves; where there are none, their victims."""
+    """The failed pods that are no victims; if there are none, the victims."""
     return [pod for pod in observed.failed if not is_victim(pod)] or observed.failed
 
 
 def root_failure(observed: ObservedJob, pod: PodView | None) -> RootFailure | None:
-    """The status field that names the pod; None where no failed pod is the reason."""
+    """The status field that names the pod; None if no failed pod is the reason."""
     if pod is None:
         return None
     role, index = observed.positions[pod.name]
@@ -33,16 +39,16 @@ def root_failure(observed: ObservedJob, pod: PodView | None) -> RootFailure | No
 
 
 def action_for(spec: PaddleJobSpec, pod: PodView) -> FailureAction:
-    if spec.backoff_limit is None:  # as the Go operator has it, but for elastic ranks, which may come and go
+    if spec.backoff_limit is None:  # as in the Go operator, except that elastic ranks may be disrupted
         return FailureAction.IGNORE if spec.is_elastic and pod.disrupted else FailureAction.FAIL_JOB
     if pod.disrupted:
         return FailureAction.IGNORE
-    bad_command = not pod.failed_container and pod.exit_code == USAGE_ERROR_EXIT_CODE
-    return matching_action(spec, pod) or (FailureAction.FAIL_JOB if bad_command else FailureAction.COUNT)
+    is_usage_error = not pod.failed_container and pod.exit_code == USAGE_ERROR_EXIT_CODE
+    return matching_action(spec, pod) or (FailureAction.FAIL_JOB if is_usage_error else FailureAction.COUNT)
 
 
 def matching_action(spec: PaddleJobSpec, pod: PodView) -> FailureAction | None:
-    """What the user's own rules say of the container that trains; the first that fits decides."""
+    """The action of the first rule of spec.podFailurePolicy that matches the main container's exit code."""
     code = None if pod.failed_container else pod.exit_code
     for rule in spec.pod_failure_policy.rules if spec.pod_failure_policy and code is not None else ():
         if (code in rule.on_exit_codes.values) is (rule.on_exit_codes.operator is ExitCodeOperator.IN):
@@ -51,59 +57,58 @@ def matching_action(spec: PaddleJobSpec, pod: PodView) -> FailureAction | None:
 
 
 def counted_failures(observed: ObservedJob, pods: list[PodView]) -> int:
-    """How many of these failures count."""
     return sum(action_for(observed.spec, pod) is FailureAction.COUNT for pod in pods)
 
 
 def is_disruption(observed: ObservedJob) -> bool:
-    """A pod was taken away: what its peers then ended with, whatever their codes, is of that."""
+    """A failed pod was disrupted; the exit codes of its peers are consequences."""
     return observed.spec.backoff_limit is not None and any(pod.disrupted for pod in observed.failed)
 
 
 def kubelet_restarts(observed: ObservedJob) -> int:
-    """Where restartPolicy is OnFailure or Always, containers come back by themselves, and that is a try as well."""
-    return restarts_of(observed, observed.pods())
+    """With restartPolicy OnFailure or Always kubelet restarts containers, which uses backoffLimit, too."""
+    return container_restarts(observed, observed.pods())
 
 
-def restarts_of(observed: ObservedJob, pods: Iterable[PodView]) -> int:
+def container_restarts(observed: ObservedJob, pods: Iterable[PodView]) -> int:
     return sum(pod.restarts for pod in pods) if observed.spec.backoff_limit is not None else 0
 
 
 def restarts_used(observed: ObservedJob) -> int:
-    """How many tries are used up, kubelet's among them."""
+    """How much of backoffLimit is used, by the operator and by kubelet."""
     return observed.job.status.restarts + kubelet_restarts(observed)
 
 
 def restarts_to_persist(observed: ObservedJob) -> int:
-    """How many stay used up while the job rests. Kubelet tries on until its pods are gone: more than all it cannot."""
-    limit = observed.spec.backoff_limit
-    return (
-        restarts_used(observed)
-        if limit is None
-        else max(observed.job.status.restarts, min(restarts_used(observed), limit))
-    )
+    """The count to retain while the job is suspended.
 
-
-def exceeds_backoff_limit(observed: ObservedJob, charge: int) -> bool:
-    """Whether the limit does not allow this. Kubelet does not ask before it tries: as in batch/v1, its last allowed try
-    is the one that reaches the limit.
+    Kubelet restarts containers until the pods are gone, so the count is capped at the limit.
     """
-    limit = observed.spec.backoff_limit
+    limit, used = observed.spec.backoff_limit, restarts_used(observed)
+    return used if limit is None else max(observed.job.status.restarts, min(used, limit))
+
+
+def exceeds_backoff_limit(observed: ObservedJob, counted: int) -> bool:
+    """Whether the limit forbids so many more failures.
+
+    Kubelet restarts without asking: as in batch/v1, its last allowed restart is the one that reaches the limit.
+    """
+    limit, used = observed.spec.backoff_limit, restarts_used(observed)
     if limit is None:
         return False
-    too_many = charge > 0 and restarts_used(observed) + charge > limit
-    return too_many or (kubelet_restarts(observed) > 0 and restarts_used(observed) >= max(limit, 1))
+    too_many = counted > 0 and used + counted > limit
+    return too_many or (kubelet_restarts(observed) > 0 and used >= max(limit, 1))
 
 
 def backoff_before(number: int) -> timedelta:
-    """10 s before the first try that counts, then twice as long each time, at most 6 minutes."""
+    """10 s before the first counted retry, then twice as long each time, at most 6 minutes."""
     return exponential(number, INITIAL_BACKOFF, MAX_BACKOFF)
 
 
-def next_attempt_time(charged: int, restarts: int, now: datetime) -> datetime | None:
-    return (now + backoff_before(restarts)).replace(microsecond=0) if charged else None
+def next_attempt_time(counted: int, restarts: int, now: datetime) -> datetime | None:
+    return (now + backoff_before(restarts)).replace(microsecond=0) if counted else None
 
 
 def backoff_until(status: PaddleJobStatus, now: datetime) -> datetime | None:
-    """While this is ahead, no pod is made."""
+    """Until then no pod is created; None if no back-off is running."""
     return status.next_attempt_time if status.next_attempt_time and now < status.next_attempt_time else None

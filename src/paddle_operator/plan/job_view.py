@@ -1,23 +1,61 @@
-"""Our kinds as the API server spells them, and what is read of an object before its rules are asked."""
+"""A PaddleJob as the planner reads it, and what the cache stores of it.
+
+The raw spec and status are decoded here, so an object that breaks the rules still reaches the planner.
+"""
 
 import msgspec
 
 from paddle_operator.api.paddlejob import (
     API_VERSION,
+    MANAGER,
     PLURAL,
     InvalidSpec,
     PaddleJobSpec,
     PaddleJobStatus,
+    Phase,
     manager_of,
     read_spec,
     read_status,
 )
-from paddle_operator.kube.objects import Object, Resource
-from paddle_operator.plan.children import Job
+from paddle_operator.kube.objects import Key, Meta, Object, Resource
+from paddle_operator.kube.writes import Plan
+
+JobPlan = Plan[PaddleJobStatus]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A PaddleJob; `spec` is None if the stored one breaks the rules, and `problems` says which."""
+
+    metadata: Meta
+    spec: PaddleJobSpec | None
+    status: PaddleJobStatus
+    problems: tuple[str, ...] = ()
+    managed_by: str = ""  # only if spec is None: an invalid job of another controller is not ours either
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        return int(self.metadata.resource_version)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this operator manages it; also if the manager itself cannot be read, to report that."""
+        return (self.spec.managed_by if self.spec else self.managed_by) in ("", MANAGER)
+
+    @property
+    def finished(self) -> bool:
+        return self.status.phase in (Phase.COMPLETED, Phase.FAILED)
 
 
 class StoredJob(Object, frozen=True):
-    """As stored: an object that breaks the rules must reach us, too, so nothing is asked of it yet."""
+    """As stored; spec and status are not decoded, since they may break the rules."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"{}")
@@ -26,23 +64,25 @@ class StoredJob(Object, frozen=True):
 PADDLE_JOBS = Resource(f"apis/{API_VERSION}", PLURAL, StoredJob)
 
 
-def job_view(stored: StoredJob, known: Job | None = None) -> Job:
-    """Where the spec is the one that is known already, only the status is read: that is most of what is heard."""
+def job_view(stored: StoredJob, cached: Job | None = None) -> Job:
+    """Decode a job. If the generation is the cached one, as in most watch events, only the status is decoded."""
     status = read_status(bytes(stored.status))
     metadata = stored.metadata
-    if known and (known.uid, known.metadata.generation) == (metadata.uid, metadata.generation):
-        return Job(metadata, known.spec, status, known.problems, known.managed_by)
+    if cached and (cached.uid, cached.metadata.generation) == (metadata.uid, metadata.generation):
+        return Job(metadata, cached.spec, status, cached.problems, cached.managed_by)
     try:
         return Job(stored.metadata, read_spec(bytes(stored.spec), stored.metadata.name), status)
-    except InvalidSpec as unfit:
-        return Job(stored.metadata, None, status, unfit.problems, manager_of(bytes(stored.spec)))
+    except InvalidSpec as error:
+        return Job(stored.metadata, None, status, error.problems, manager_of(bytes(stored.spec)))
 
 
-def cached_job_view(stored: StoredJob, known: Job | None = None) -> Job:
-    """What the operator keeps of a job. Nothing runs of a finished one any more, so hardly anything is kept of it, and
-    thousands of them cost next to nothing: templates and what kubectl noted in an annotation are most of a job.
+def cached_job_view(stored: StoredJob, cached: Job | None = None) -> Job:
+    """What the operator's cache stores of a job.
+
+    Templates and kubectl's annotation are most of a job. A finished job is stored without them, so thousands of
+    finished jobs cost next to nothing.
     """
-    job = job_view(stored, None if known and known.finished else known)
+    job = job_view(stored, None if cached and cached.finished else cached)
     metadata = msgspec.structs.replace(job.metadata, annotations={}, labels={})
     if not job.finished or job.spec is None:
         return msgspec.structs.replace(job, metadata=metadata)
@@ -55,5 +95,5 @@ def cached_job_view(stored: StoredJob, known: Job | None = None) -> Job:
 
 
 def _without_templates(spec: PaddleJobSpec) -> PaddleJobSpec:
-    bare = {str(role): msgspec.structs.replace(part, template={}) for role, part in spec.roles.items()}
-    return msgspec.structs.replace(spec, scheduling_policy=None, pod_failure_policy=None, **bare)
+    roles = {str(role): msgspec.structs.replace(part, template={}) for role, part in spec.roles.items()}
+    return msgspec.structs.replace(spec, scheduling_policy=None, pod_failure_policy=None, **roles)

@@ -1,21 +1,24 @@
-"""What our objects are called, and the marks by which we know them again.
+"""Names, labels, annotations and the owner reference of a job's objects.
 
-Names, `paddle-*` labels and the `paddle-resource` annotation are the Go operator's, so that scripts and dashboards of
-its users go on working; marks of our own have the group's prefix.
+Names, `paddle-*` labels and the `paddle-resource` annotation are the Go operator's, so that its users' scripts and
+dashboards go on working; ours have the group's prefix.
 """
 
-from paddle_operator.api.paddlejob import GROUP, Role
+from typing import Any
+
+from paddle_operator.api.paddlejob import API_VERSION, GROUP, KIND, Role
 from paddle_operator.kube.objects import Key
+from paddle_operator.plan.job_view import Job
 
 POD_NAME_LABEL = "paddle-res-name"
 ROLE_LABEL = "paddle-res-type"
 ROLE_ANNOTATION = "paddle-resource"
 MAIN_CONTAINER = "paddle"
 
-JOB_UID_LABEL = f"{GROUP}/job-uid"  # lets one request delete all pods of a job
+JOB_UID_LABEL = f"{GROUP}/job-uid"  # one request with this selector deletes all pods of a job
 ATTEMPT_ANNOTATION = f"{GROUP}/attempt"
 REPLICAS_ANNOTATION = f"{GROUP}/replicas"
-ENDPOINTS_ANNOTATION = f"{GROUP}/contract"
+ENDPOINTS_ANNOTATION = f"{GROUP}/contract"  # the digest of the endpoints, on the barrier and on nudged pods
 
 GO_FINALIZER = "finalizers.paddlepaddle.org"
 
@@ -26,3 +29,14 @@ def pod_name(job: Key, role: Role, index: int) -> str:
 
 def pod_key(job: Key, role: Role, index: int) -> Key:
     return Key(job.namespace, pod_name(job, role, index))
+
+
+def owner_reference(job: Job) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": job.key.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,82 +1,84 @@
-"""What there is of a job at one instant: its pods by role and index, its barrier, its Services.
+"""The observed state of one job at one instant: its pods by role and index, its barrier, its Services.
 
-Made anew for every decision, so it must be cheap: 5,000 pods are seated and sorted in a few milliseconds.
+Built for every plan, so it must be cheap: 5,000 pods take a few milliseconds.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
-from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role, rule_of, success_indexes
+from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.kube.writes import Refusal
-from paddle_operator.plan.children import Children, Job, PodView
+from paddle_operator.plan.children import Children, PodView
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.pod_group import POD_GROUPS
 from paddle_operator.plan.pod_template import restart_policy
 
 
 class ObservedJob:
-    """The pods of the present attempt by role and index; `leftovers` are of an earlier one or of nobody's place."""
+    """The pods of the current attempt by role and index; `obsolete_pods` have another attempt or no position."""
 
     def __init__(self, job: Job, spec: PaddleJobSpec, children: Children) -> None:
         self.job = job
         self.spec = spec
         self.children = children
         self.barrier = next((each for each in children.config_maps if each.key == job.key), None)
-        key = job.key  # made anew whenever it is asked for
+        key = job.key  # built on every access
         self.positions = {
             pod_name(key, role, index): (role, index)
-            for role, wanted in spec.roles.items()
-            for index in range(wanted.replicas)
+            for role, part in spec.roles.items()
+            for index in range(part.replicas)
         }
         self.pods_by_role: dict[Role, list[PodView | None]] = {
-            role: [None] * wanted.replicas for role, wanted in spec.roles.items()
+            role: [None] * part.replicas for role, part in spec.roles.items()
         }
         self.obsolete_pods: list[PodView] = []
         self._restart_policies = {role: restart_policy(spec, role) for role in spec.roles}
         for pod in children.pods:
-            place = self.positions.get(pod.name)
-            if place is None or pod.attempt != job.status.attempt or self._is_lost(place[0], pod):
+            position = self.positions.get(pod.name)
+            if position is None or pod.attempt != job.status.attempt or self._is_obsolete(position[0], pod):
                 self.obsolete_pods.append(pod)
             else:
-                role, index = place
+                role, index = position
                 self.pods_by_role[role][index] = pod
 
-    def _is_lost(self, role: Role, pod: PodView) -> bool:
-        """A pod that somebody deletes is lost, whatever code it ends with, unless it has done its part. One that the Go
-        operator made and never released waits for Services that we do not make: it is made again.
+    def _is_obsolete(self, role: Role, pod: PodView) -> bool:
+        """A pod that is being deleted is obsolete whatever its exit code, unless it succeeded.
+
+        A pod that the Go operator created and never released waits for Services that we do not create.
         """
         if pod.uid in self.job.status.replacing:
             return True
         if pod.terminating:
             return self.pod_state(role, pod) != "succeeded"
-        return not pod.ours and self.barrier is None and not pod.started
+        return not pod.created_by_us and self.barrier is None and not pod.started
 
     def pods(self, role: Role | None = None) -> Iterator[PodView]:
         """In the order of roles and indexes."""
-        for each, pods_by_role in self.pods_by_role.items():
+        for each, pods in self.pods_by_role.items():
             if role is None or each is role:
-                for pod in pods_by_role:
+                for pod in pods:
                     if pod is not None:
                         yield pod
 
     def pod_state(self, role: Role, pod: PodView) -> str:
-        """What a pod counts as: the main container's end is the pod's, even if a sidecar runs on."""
+        """Which counter of the status a pod belongs to. A pod ends with its main container, even if a sidecar runs."""
         match pod.phase:
             case "Running":
-                return self._end_of_main(role, pod) or ("running" if pod.ready else "starting")
+                return self._main_container_result(role, pod) or ("running" if pod.ready else "starting")
             case "Pending":
                 return "starting" if pod.address else "pending"
             case "Succeeded":
                 return "succeeded"
             case "Failed":
-                return "succeeded" if pod.ours and pod.only_sidecars_failed else "failed"
+                return "succeeded" if pod.created_by_us and pod.only_sidecars_failed else "failed"
         return "unknown"
 
-    def _end_of_main(self, role: Role, pod: PodView) -> str | None:
-        """How its main container ended for good; of a pod that the Go operator made only its phase is known."""
-        if pod.exit_code is None or not pod.ours:
+    def _main_container_result(self, role: Role, pod: PodView) -> str | None:
+        """None while it runs or will be restarted. Pods of the Go operator are judged by their phase alone."""
+        if pod.exit_code is None or not pod.created_by_us:
             return None
         policy = self._restart_policies[role]
         if pod.exit_code == 0:
@@ -85,121 +87,91 @@ class ObservedJob:
 
     @cached_property
     def state_counts(self) -> dict[Role, Counter[str]]:
-        """How many pods of each sort a role has."""
+        """How many pods of a role are in each state."""
         return {role: Counter(self.pod_state(role, pod) for pod in self.pods(role)) for role in self.pods_by_role}
 
     @cached_property
     def failed(self) -> list[PodView]:
         return [
             pod
-            for role, state_counts in self.state_counts.items()
-            if state_counts["failed"]
+            for role, counts in self.state_counts.items()
+            if counts["failed"]
             for pod in self.pods(role)
             if self.pod_state(role, pod) == "failed"
         ]
 
     @cached_property
     def vacant_indexes(self) -> dict[Role, list[int]]:
-        """Where no pod is, by role."""
+        """The indexes without a pod, by role."""
         return {
-            role: [index for index, pod in enumerate(pods_by_role) if pod is None]
-            for role, pods_by_role in self.pods_by_role.items()
+            role: [index for index, pod in enumerate(pods) if pod is None] for role, pods in self.pods_by_role.items()
         }
 
     @cached_property
     def succeeded_and_deleted(self) -> dict[Role, int]:
-        """How many pods of a role had succeeded when somebody deleted them: the whole job must not run again for them.
+        """How many pods of a role succeeded and were deleted afterwards: the job must not restart for them.
 
-        The last status remembers them by its counts: pods that it counts as succeeded beyond those that existed are
-        such as these. If others are missing beside them, nobody can tell which is which, and all count as missing.
+        They are those that the last status counts as succeeded beyond the pods that existed. If other pods are missing
+        too, the two cannot be told apart, and all count as missing.
         """
         return {role: self._count_succeeded_and_deleted(role) for role in self.pods_by_role}
 
     def _count_succeeded_and_deleted(self, role: Role) -> int:
-        vacant_indexes, before = len(self.vacant_indexes[role]), self.job.status.roles.get(role)
+        vacant, before = len(self.vacant_indexes[role]), self.job.status.roles.get(role)
         if before is None or not self.released or not self.job.status.selector:
-            return 0  # a status without a selector is the Go operator's, which counts otherwise
-        known = sum((before.pending, before.starting, before.running, before.failed, before.succeeded, before.unknown))
-        known -= before.replicas
-        gone_since = max(0, before.succeeded - known - self.state_counts[role]["succeeded"])
-        return vacant_indexes if vacant_indexes <= known + gone_since else 0
+            return 0  # a status without a selector is the Go operator's, which counts differently
+        states = (before.pending, before.starting, before.running, before.failed, before.succeeded, before.unknown)
+        deleted_before = sum(states) - before.replicas
+        deleted_since = max(0, before.succeeded - deleted_before - self.state_counts[role]["succeeded"])
+        return vacant if vacant <= deleted_before + deleted_since else 0
 
     @cached_property
     def missing(self) -> list[tuple[Role, int]]:
-        """Places whose pod is to be made."""
+        """Positions whose pod must be created."""
         return [
             (role, index)
-            for role, vacant_indexes in self.vacant_indexes.items()
+            for role, indexes in self.vacant_indexes.items()
             if not self.succeeded_and_deleted[role]
-            for index in vacant_indexes
+            for index in indexes
         ]
 
     @cached_property
     def lost_positions(self) -> list[tuple[Role, int]]:
-        """Places that are missing and whose pod cannot be made again by itself."""
-        return [place for place in self.missing if not individually_replaceable(self.spec, *place)]
-
-    @property
-    def success_roles(self) -> list[Role]:
-        """Whose success is the job's: the workers', or everybody's where there are no workers."""
-        return [Role.WORKER] if self.spec.worker else list(self.pods_by_role)
-
-    @property
-    def succeeded(self) -> bool:
-        if self.spec.success_policy:
-            return self._policy_is_met()
-        return all(
-            self.state_counts[role]["succeeded"] + self.succeeded_and_deleted[role] == len(self.pods_by_role[role])
-            for role in self.success_roles
-        )
-
-    def _policy_is_met(self) -> bool:
-        pods_by_role, matter = self.pods_by_role[Role.WORKER], success_indexes(self.spec)
-        done = sum(
-            pod is not None and self.pod_state(Role.WORKER, pod) == "succeeded"
-            for pod in pods_by_role[matter.start : matter.stop]
-        )
-        if len(matter) == len(pods_by_role):
-            done += self.succeeded_and_deleted[
-                Role.WORKER
-            ]  # nobody can tell which those were: they count where all matter
-        return done >= (rule_of(self.spec).succeeded_count or len(matter))
+        """Missing positions whose pod cannot be replaced alone."""
+        return [position for position in self.missing if not individually_replaceable(self.spec, *position)]
 
     @cached_property
     def released(self) -> bool:
-        """Containers may have started with the addresses that the barrier holds, or held before somebody deleted it."""
+        """Containers may have started with the addresses of the barrier, even if it was deleted since."""
         if self.barrier is not None:
             return self.barrier.attempt == self.job.status.attempt
         return any(pod.started for pod in self.pods())
 
     @cached_property
-    def service_names(self) -> frozenset[str]:
-        return frozenset(each.name for each in self.children.services)
-
-    @cached_property
     def missing_services(self) -> list[tuple[Role, int]]:
-        """Places that lack the Service which gives their pod a name."""
+        """Positions without the Service that gives their pod a name."""
         if self.spec.intranet is not Intranet.SERVICE:
             return []
-        return [place for name, place in self.positions.items() if name not in self.service_names]
+        existing = {each.name for each in self.children.services}
+        return [position for name, position in self.positions.items() if name not in existing]
 
     @cached_property
     def refusals(self) -> list[Refusal]:
-        """Those about something that is still wanted and not there."""
-        creation_blocker = {
+        """The refusals of objects that are still desired and missing."""
+        missing = {
             POD_GROUPS.plural: set() if self.children.group else {self.job.key.name},
             CONFIG_MAPS.plural: set() if self.barrier else {self.job.key.name},
-            PODS.plural: {pod_name(self.job.key, *place) for place in self.missing},
-            SERVICES.plural: {pod_name(self.job.key, *place) for place in self.missing_services},
+            PODS.plural: {pod_name(self.job.key, *position) for position in self.missing},
+            SERVICES.plural: {pod_name(self.job.key, *position) for position in self.missing_services},
         }
-        return [each for each in self.children.refusals if each.key.name in creation_blocker.get(each.kind, ())]
+        return [each for each in self.children.refusals if each.key.name in missing.get(each.kind, ())]
 
 
 def individually_replaceable(spec: PaddleJobSpec, role: Role, index: int) -> bool:
-    """Whether a pod can be made again without the others: nobody has its address, and it finds its way back by itself.
+    """Whether a pod can be replaced alone: no peer has its address, and it rejoins by itself.
 
-    That is so for elastic workers, which meet through etcd, and for workers of parameter servers without gloo, except
-    for the first: it would push its initial parameters over those that the others have trained.
+    That holds for elastic workers, which meet through etcd, and for workers of parameter servers without gloo. Worker 0
+    is an exception: it would overwrite trained parameters with its initial ones.
     """
     if spec.is_elastic:
         return True

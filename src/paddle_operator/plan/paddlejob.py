@@ -1,15 +1,15 @@
-"""Decide everything about one job at one instant. Read top to bottom, this is the specification."""
+"""Decide everything about one job at one instant. Read from top to bottom, this is the specification."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
 
-from paddle_operator.api.paddlejob import Intranet, PaddleJobStatus, Phase
+from paddle_operator.api.paddlejob import Condition, Intranet, Phase
 from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import event_on_transition, find_condition, with_conditions
-from paddle_operator.kube.writes import EventIntent, Plan, StatusOrder, StatusThrottle, earliest, with_requeue
-from paddle_operator.plan.children import Children, Job, JobPlan
+from paddle_operator.kube.writes import EventIntent, Plan, StatusOrder, Write, earliest, with_requeue
+from paddle_operator.plan.children import Children, PodView
 from paddle_operator.plan.deadlines import active_deadline_exceeded, next_deadline, start_deadline_exceeded
 from paddle_operator.plan.diff import (
     MAX_QUICK_WRITES,
@@ -31,9 +31,10 @@ from paddle_operator.plan.endpoints import Endpoints, endpoints_of
 from paddle_operator.plan.exit_codes import is_victim, root_failure_wait
 from paddle_operator.plan.failure_policy import backoff_until
 from paddle_operator.plan.finish import complete, fail, plan_finished
+from paddle_operator.plan.job_view import Job, JobPlan
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.pod_group import POD_GROUPS
-from paddle_operator.plan.rendezvous_env import RendezvousEnv, contract
+from paddle_operator.plan.rendezvous_env import RendezvousEnv, build_rendezvous_env
 from paddle_operator.plan.restart import (
     at_replacement_limit,
     backoff_limit_exceeded,
@@ -53,30 +54,31 @@ from paddle_operator.plan.status import (
     ACCEPTED,
     PROGRESS_REASONS,
     RUNNING,
-    STEP_REASONS,
+    STATUS_THROTTLE,
     NotRunningReason,
     make_condition,
     not_running_reason,
     observed_status,
 )
+from paddle_operator.plan.success_policy import is_succeeded
 from paddle_operator.plan.suspend import is_suspended, resume, suspend
 from paddle_operator.plan.warnings import spec_warnings
 
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a plan needs to know beyond its own job."""
+    """The inputs of a plan that are no objects of its job."""
 
     etcd: str = ""
-    scheduling: str = ""  # the gang scheduler, if there is to be one
-    groups_absent: bool = False  # the cluster does not know its PodGroups
-    free_port: int | None = None  # the first port of a block that no other live job has
+    scheduling: str = ""  # the gang scheduler, if one is used
+    group_crd_missing: bool = False  # the cluster has no PodGroup CRD
+    free_host_port: int | None = None  # the first port of a block that no other unfinished job has
     status_written_at: datetime | None = None
-    counters_every: timedelta = timedelta(seconds=1)  # longer where many jobs change at once
+    status_interval: timedelta = timedelta(seconds=1)  # longer while many jobs change
 
 
 def plan(job: Job, children: Children, now: datetime, context: PlanContext | None = None) -> JobPlan:
-    """The first sentence that holds decides."""
+    """Ordered rules; the first match wins."""
     context = context or PlanContext()
     if not job.is_ours:
         return Plan(job.status)
@@ -84,177 +86,181 @@ def plan(job: Job, children: Children, now: datetime, context: PlanContext | Non
         return plan_deleted(job)
     if job.spec is None:
         return plan_invalid(job, now)
-    spec, children = job.spec, children.within(job.key.namespace)
+    spec, children = job.spec, children.in_namespace(job.key.namespace)
     if job.finished:
         return plan_finished(job, spec, children, now)
     observed = ObservedJob(job, spec, children)
-    if spec.suspend and observed.succeeded and not is_suspended(job):
-        return complete(observed, now)  # nobody has written that down yet, but what is done need not be done again
+    if spec.suspend and is_succeeded(observed) and not is_suspended(job):
+        return complete(observed, now)
     if spec.suspend:
         return suspend(observed, now)
     if is_suspended(job):
         return resume(job, now)
-    if job.status.host_port is None and context.free_port is not None:
-        return take_ports(job, context.free_port)
-    desired = advance(observed, context, now)
+    if job.status.host_port is None and context.free_host_port is not None:
+        return assign_host_ports(job, context.free_host_port)
+    desired = plan_active(observed, context, now)
     if desired.status.phase in (Phase.COMPLETED, Phase.FAILED):
         return desired  # a job that this plan finishes has no deadlines left
     return with_requeue(desired, next_deadline(observed, now))
 
 
-def advance(observed: ObservedJob, context: PlanContext, now: datetime) -> JobPlan:
-    """Of a job that is to run. The first sentence that holds decides."""
+def plan_active(observed: ObservedJob, context: PlanContext, now: datetime) -> JobPlan:
+    """Ordered rules for a job that should run; the first match wins."""
     job = observed.job
-    if observed.succeeded:  # whatever has become of the servers meanwhile
+    if is_succeeded(observed):
         return complete(observed, now)
-    culprits_known = any(not is_victim(pod) for pod in observed.failed)
-    if (
-        verdict := (culprits_known and fatal_failure(observed))
-        or backoff_limit_exceeded(observed)
-        or active_deadline_exceeded(observed, now)
-    ):
-        return fail(observed, verdict, now)
-    known = endpoints_of(observed)
-    if reason := restart_reason(observed, known):  # the pod that vanished is what the others died of
+    has_root_failure = any(not is_victim(pod) for pod in observed.failed)
+    if has_root_failure and (failure := fatal_failure(observed)):
+        return fail(observed, failure, now)
+    if failure := backoff_limit_exceeded(observed) or active_deadline_exceeded(observed, now):
+        return fail(observed, failure, now)
+    endpoints = endpoints_of(observed)
+    if reason := restart_reason(observed, endpoints):  # before failures: peers of a deleted pod fail as well
         return restart(observed, reason, now)
-    if verdict := start_deadline_exceeded(observed, now):
-        return fail(observed, verdict, now)
+    if failure := start_deadline_exceeded(observed, now):
+        return fail(observed, failure, now)
     if not observed.failed or at_replacement_limit(observed):
-        desired = run(observed, known, context, now)
-        return STATUS_THROTTLE.apply(
-            desired, job.status, now, written_at=context.status_written_at, interval=context.counters_every
-        )
-    if not culprits_known:
+        desired, written_at = converge(observed, endpoints, context, now), context.status_written_at
+        return STATUS_THROTTLE.apply(desired, job.status, now, written_at=written_at, interval=context.status_interval)
+    if not has_root_failure:
         if until := root_failure_wait(observed.failed, now):
             return Plan(job.status, requeue_at=until)
-        if verdict := fatal_failure(observed):
-            return fail(observed, verdict, now)
+        if failure := fatal_failure(observed):
+            return fail(observed, failure, now)
     return retry(observed, now)
 
 
 def plan_deleted(job: Job) -> JobPlan:
-    """Owner references take the children along; only the Go operator's finalizer must go, or the job stays for ever."""
+    """Owner references delete the children; the Go operator's finalizer must be removed, or the job stays forever."""
     status = msgspec.structs.replace(job.status, phase=Phase.TERMINATING)
     return Plan(status if job.metadata.finalizers else job.status, waves(go_finalizer_patches(job)))
 
 
 def plan_invalid(job: Job, now: datetime) -> JobPlan:
-    """Stored before there were rules: say what is wrong, touch no child; without the finalizer it can be deleted."""
+    """A job stored before the CRD had rules: report the errors, and leave its children alone."""
+    before = job.status.conditions
     accepted = make_condition(job, ACCEPTED, False, Reason.SPEC_INVALID, "; ".join(job.problems), now)
     status = msgspec.structs.replace(
         job.status,
         phase=job.status.phase or Phase.PENDING,
         observed_generation=job.metadata.generation,
-        conditions=with_conditions(job.status.conditions, accepted),
+        conditions=with_conditions(before, accepted),
     )
-    return Plan(
-        status, waves(go_finalizer_patches(job)), event_on_transition(job.status.conditions, accepted, warning=True)
-    )
+    return Plan(status, waves(go_finalizer_patches(job)), event_on_transition(before, accepted, warning=True))
 
 
-def take_ports(job: Job, first: int) -> JobPlan:
-    """A block of ports of its own, remembered on the job before the first pod names one."""
+def assign_host_ports(job: Job, first: int) -> JobPlan:
+    """Write the job's port block to its status before the first pod uses it."""
     return Plan(msgspec.structs.replace(job.status, host_port=first))
 
 
-def run(observed: ObservedJob, known: Endpoints | None, context: PlanContext, now: datetime) -> JobPlan:
-    """Nearer to what is wanted: away with what is in the way, make what is missing, open the barrier."""
-    job, pause, gang = observed.job, backoff_until(observed.job.status, now), is_gang(observed.spec, context.scheduling)
+def converge(observed: ObservedJob, endpoints: Endpoints | None, context: PlanContext, now: datetime) -> JobPlan:
+    """Delete obsolete children, create missing ones, then create the barrier ConfigMap."""
     blocker = creation_blocker(observed, context, now)
-    found = list(spec_warnings(observed, context.scheduling, now))
+    warnings = list(spec_warnings(observed, context.scheduling, now))
     status = observed_status(observed, blocker, now)
-    status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *found))
-    running = next(each for each in status.conditions if each.type == RUNNING)
-    events = [*event_on_transition(job.status.conditions, running, warning=running.reason not in PROGRESS_REASONS)]
-    events += [
-        each
-        for risk in found
-        if risk.status == "True"
-        for each in event_on_transition(job.status.conditions, risk, warning=True)
-    ]
-    dead = stuck_terminating(observed, now)
-    events += [
-        EventIntent(Reason.NODE_LOST, f"{each.name} does not leave {each.node}: it is given up", warning=True)
-        for each in dead
-    ]
-    first = [*go_finalizer_patches(job), *obsolete_deletes(observed), *force_deletes(dead)]
-    if gang and not context.groups_absent and not group_is_refused(observed, now):
-        first += group_writes(job, observed.spec, observed.children.group, observed.pods(), now)
-    retry_at = min((each.retry_at for each in observed.refusals if each.retry_at > now), default=None)
-    look_at = next_group_check(job, observed.spec, observed.children.group, now) if gang else None
-    requeue_at = earliest(
-        retry_at, pause, next_force_delete(observed, now), look_at if look_at and look_at > now else None
-    )
-    if observed.barrier and not observed.released:  # containers must not start with the addresses of before
-        return Plan(status, waves(first), tuple(events), requeue_at)
-    held = blocker or barrier_is_refused(observed, now)
-    pods = [] if held else list(pod_creates(observed, context.etcd, now, gang=gang))
-    steps = [first, [] if blocker else service_creates(observed, now), *pods]
-    if known and observed.barrier is None:
-        shared = contract(observed, known)
-        opened = barrier_creates(observed, shared, now)
-        steps += [opened, kubelet_nudges(observed, known.digest) if opened else []]
-        events += oversized_variables(shared) if opened else []
-    elif known and observed.barrier and observed.barrier.contract:  # pods of the Go operator know what theirs says
-        steps.append(kubelet_nudges(observed, known.digest))
-    few_pods = any(pods) and sum(map(len, steps)) <= MAX_QUICK_WRITES
+    status = msgspec.structs.replace(status, conditions=with_conditions(status.conditions, *warnings))
+    stuck = stuck_terminating(observed, now)
+    events = _events(observed.job, status.conditions, warnings, stuck)
+    cleanup = [*go_finalizer_patches(observed.job), *obsolete_deletes(observed), *force_deletes(stuck)]
+    cleanup += _group_writes(observed, context, now)
+    requeue_at = _requeue_at(observed, context, now)
+    if observed.barrier and not observed.released:  # new containers must not read the addresses of earlier pods
+        return Plan(status, waves(cleanup), tuple(events), requeue_at)
+    pods: list[list[Write]] = []
+    if not blocker and not barrier_is_refused(observed, now):
+        gang = is_gang(observed.spec, context.scheduling)
+        pods = list(pod_creates(observed, context.etcd, now, gang=gang))
+    release, release_events = _release(observed, endpoints, now)
+    steps = [cleanup, [] if blocker else service_creates(observed, now), *pods, *release]
+    has_quick_creates = any(pods) and sum(map(len, steps)) <= MAX_QUICK_WRITES
     return Plan(
         status,
         waves(*steps),
-        tuple(events),
+        (*events, *release_events),
         requeue_at,
         required_names(observed, pods),
-        StatusOrder.DEFERRED if few_pods and not job.status.phase else StatusOrder.FIRST,
+        StatusOrder.DEFERRED if has_quick_creates and not observed.job.status.phase else StatusOrder.FIRST,
     )
 
 
-def creation_blocker(observed: ObservedJob, context: PlanContext, now: datetime) -> NotRunningReason | None:
-    """What keeps us from making the pods that are missing; those that run, run on."""
-    if not observed.missing:
-        return None
-    if backoff_until(observed.job.status, now) and (before := find_condition(observed.job.status.conditions, RUNNING)):
-        return before.reason, before.message  # which tells of the failure, and when the pause is over
-    if is_gang(observed.spec, context.scheduling) and not any(observed.pods()):
-        if context.groups_absent:
-            fix = "install Volcano, or start the operator without --scheduling"
-            return (
-                Reason.POD_GROUP_CRD_NOT_FOUND,
-                f"the operator runs with --scheduling=volcano, but there are no PodGroups: {fix}",
-            )
-        if not is_admitted(observed.children.group):
-            refused = any(each.kind == POD_GROUPS.plural for each in observed.refusals)
-            return (
-                not_running_reason(observed)
-                if refused
-                else pod_group_reason(observed.job, observed.children.group, now)
-            )
-    if observed.spec.is_elastic and not context.etcd:
-        fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
-        return Reason.ETCD_NOT_CONFIGURED, f"spec.elastic needs an etcd: {fix}"
-    if observed.spec.intranet is Intranet.HOST and observed.job.status.host_port is None:
-        return Reason.HOST_PORTS_EXHAUSTED, "every block of --port-range is taken by a live job: widen the range"
-    return None
+def _events(
+    job: Job, conditions: tuple[Condition, ...], warnings: list[Condition], stuck: list[PodView]
+) -> list[EventIntent]:
+    """Transitions of the conditions, and pods that are force-deleted."""
+    before = job.status.conditions
+    running = next(each for each in conditions if each.type == RUNNING)
+    events = [*event_on_transition(before, running, warning=running.reason not in PROGRESS_REASONS)]
+    for warning in warnings:
+        if warning.status == "True":
+            events += event_on_transition(before, warning, warning=True)
+    for pod in stuck:
+        note = f"{pod.name} is stuck terminating on {pod.node}; force-deleting it"
+        events.append(EventIntent(Reason.NODE_LOST, note, warning=True))
+    return events
 
 
-def oversized_variables(shared: RendezvousEnv) -> list[EventIntent]:
-    if not shared.oversized:
+def _group_writes(observed: ObservedJob, context: PlanContext, now: datetime) -> list[Write]:
+    if not is_gang(observed.spec, context.scheduling) or context.group_crd_missing or group_is_refused(observed, now):
         return []
-    names = " and ".join(shared.oversized)
-    note = f"left out {names}, longer than Linux allows: python -m paddle.distributed.launch needs only its master"
+    return list(group_writes(observed.job, observed.spec, observed.children.group, observed.pods(), now))
+
+
+def _requeue_at(observed: ObservedJob, context: PlanContext, now: datetime) -> datetime | None:
+    """When a refusal, a back-off, a force delete or a PodGroup needs the next reconcile."""
+    job, group_check = observed.job, None
+    if is_gang(observed.spec, context.scheduling):
+        group_check = next_group_check(job, observed.spec, observed.children.group, now)
+    return earliest(
+        min((each.retry_at for each in observed.refusals if each.retry_at > now), default=None),
+        backoff_until(job.status, now),
+        next_force_delete(observed, now),
+        group_check if group_check and group_check > now else None,
+    )
+
+
+def _release(
+    observed: ObservedJob, endpoints: Endpoints | None, now: datetime
+) -> tuple[list[list[Write]], list[EventIntent]]:
+    """Create the barrier once all endpoints are known, then nudge kubelet for the pods that wait for it."""
+    if endpoints is None:
+        return [], []
+    if observed.barrier is None:
+        env = build_rendezvous_env(observed, endpoints)
+        creates = barrier_creates(observed, env, now)
+        return ([creates, kubelet_nudges(observed, endpoints.digest)], _oversized_events(env)) if creates else ([], [])
+    if observed.barrier.endpoints_digest:  # the Go operator's barrier has none
+        return [kubelet_nudges(observed, endpoints.digest)], []
+    return [], []
+
+
+def _oversized_events(env: RendezvousEnv) -> list[EventIntent]:
+    if not env.oversized:
+        return []
+    names = " and ".join(env.oversized)
+    note = f"not set because longer than Linux allows: {names}; python -m paddle.distributed.launch works without"
     return [EventIntent(Reason.ENDPOINTS_LEFT_OUT, note, warning=True)]
 
 
-def significant_fields(status: PaddleJobStatus) -> tuple[object, ...]:
-    """What people wait for, without counts, messages and what needs nobody's help."""
-    reasons = (
-        (each.type, each.status, "" if each.reason in PROGRESS_REASONS else each.reason) for each in status.conditions
-    )
-    return status.phase, status.attempt, tuple(reasons)
-
-
-STATUS_THROTTLE: StatusThrottle[PaddleJobStatus] = StatusThrottle(
-    phase=lambda status: status.phase,
-    significant_fields=significant_fields,
-    progress_reasons=PROGRESS_REASONS,
-    step_reasons=STEP_REASONS,
-)
+def creation_blocker(observed: ObservedJob, context: PlanContext, now: datetime) -> NotRunningReason | None:
+    """Why missing pods cannot be created; running pods are not affected."""
+    job, spec = observed.job, observed.spec
+    if not observed.missing:
+        return None
+    if backoff_until(job.status, now) and (before := find_condition(job.status.conditions, RUNNING)):
+        return before.reason, before.message  # it names the failure and the end of the back-off
+    if is_gang(spec, context.scheduling) and not any(observed.pods()):
+        if context.group_crd_missing:
+            fix = "install Volcano, or start the operator without --scheduling"
+            message = f"the operator runs with --scheduling=volcano, but the cluster has no PodGroup CRD: {fix}"
+            return Reason.POD_GROUP_CRD_NOT_FOUND, message
+        if not is_admitted(observed.children.group):
+            refused = any(each.kind == POD_GROUPS.plural for each in observed.refusals)
+            return not_running_reason(observed) if refused else pod_group_reason(job, observed.children.group, now)
+    if spec.is_elastic and not context.etcd:
+        fix = "start the operator with --etcd-server=host:port, or remove spec.elastic"
+        return Reason.ETCD_NOT_CONFIGURED, f"spec.elastic requires etcd: {fix}"
+    if spec.intranet is Intranet.HOST and job.status.host_port is None:
+        message = "every port block of --port-range belongs to an unfinished job: widen the range"
+        return Reason.HOST_PORTS_EXHAUSTED, message
+    return None

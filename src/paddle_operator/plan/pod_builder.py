@@ -1,12 +1,12 @@
-"""A role's template becomes pods. What the user wrote stays as written; ours is added where nothing stands."""
+"""Pods from a role's template, and the barrier ConfigMap. User fields stay as written; ours fill the gaps."""
 
 import base64
 from typing import Any
 
 from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
 from paddle_operator.kube.objects import Manifest
-from paddle_operator.plan.children import Job
-from paddle_operator.plan.endpoints import owner_reference, ports_of
+from paddle_operator.plan.endpoints import ports_of
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.metadata import (
     ATTEMPT_ANNOTATION,
     ENDPOINTS_ANNOTATION,
@@ -15,6 +15,7 @@ from paddle_operator.plan.metadata import (
     REPLICAS_ANNOTATION,
     ROLE_ANNOTATION,
     ROLE_LABEL,
+    owner_reference,
     pod_name,
 )
 from paddle_operator.plan.pod_template import main_container_index, requests_device, restart_policy
@@ -26,22 +27,22 @@ HOSTS_VOLUME = "paddle-hosts"
 
 
 class PodBuilder:
-    """The pods of one role. All that they share is made once; 5,000 pods differ in a name and an index."""
+    """Builds the pods of one role. Their common fields are built once; 5,000 pods differ in name and index."""
 
-    def __init__(self, job: Job, role: Role, wanted: RoleSpec, *, etcd: str = "", gang: bool = False) -> None:
+    def __init__(self, job: Job, role: Role, part: RoleSpec, *, etcd: str = "", gang: bool = False) -> None:
         self._job = job
         self._role = role
         self._etcd = etcd
         self._gang = gang
-        self._metadata: dict[str, Any] = wanted.template.get("metadata") or {}
-        self._spec = self._completed(wanted.template["spec"])
+        self._metadata: dict[str, Any] = part.template.get("metadata") or {}
+        self._spec = self._complete(part.template["spec"])
         self._main = main_container_index(self._spec)
         main = self._spec["containers"][self._main]
         self._accelerated = requests_device(main)
         self._env: list[dict[str, Any]] = main.get("env") or []
-        self._written = {each["name"] for each in self._env}
+        self._user_names = {each["name"] for each in self._env}
 
-    def pod(self, index: int) -> Manifest:
+    def build(self, index: int) -> Manifest:
         job, role, name = self._job, self._role, pod_name(self._job.key, self._role, index)
         labels = {POD_NAME_LABEL: name, ROLE_LABEL: str(role), JOB_UID_LABEL: job.uid}
         annotations = {ROLE_ANNOTATION: str(role), ATTEMPT_ANNOTATION: str(job.status.attempt)}
@@ -61,14 +62,14 @@ class PodBuilder:
 
     def _containers(self, index: int) -> list[dict[str, Any]]:
         containers: list[dict[str, Any]] = list(self._spec["containers"])
-        ours = pod_variables(self._job, self._role, index, requests_device=self._accelerated, etcd=self._etcd)
-        # POD_IP stands first where it is ours, since PADDLE_CURRENT_ENDPOINT refers to it.
-        env = [*self._env, *(each for each in ours if each["name"] not in self._written)]
+        variables = pod_variables(self._job, self._role, index, requests_device=self._accelerated, etcd=self._etcd)
+        # Our POD_IP comes first, since PADDLE_CURRENT_ENDPOINT refers to it.
+        env = [*self._env, *(each for each in variables if each["name"] not in self._user_names)]
         containers[self._main] = {**containers[self._main], "env": env}
         return containers
 
-    def _completed(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """The template's spec with what every pod of the role needs."""
+    def _complete(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The template's spec with the fields that every pod of the role needs."""
         job_spec = self._job.spec
         assert job_spec
         main = main_container_index(spec)
@@ -79,20 +80,23 @@ class PodBuilder:
             completed["schedulerName"] = VOLCANO
         if not job_spec.is_elastic:
             barrier = {"configMapRef": {"name": self._job.key.name}}
-            container["envFrom"] = [barrier, *(container.get("envFrom") or ())]  # first, so that the user's own wins
+            container["envFrom"] = [
+                barrier,
+                *(container.get("envFrom") or ()),
+            ]  # first, so that the user's envFrom overrides it
         if job_spec.intranet is Intranet.SERVICE:
             container["ports"] = _with_port(container, {"containerPort": ports_of(self._job).of(self._role)})
         if job_spec.intranet is Intranet.HOST:
             completed = {"dnsPolicy": "ClusterFirstWithHostNet", **completed, "hostNetwork": True}
             self._declare_ports(container)
-            if not job_spec.is_elastic:  # which have no barrier to take it from
+            if not job_spec.is_elastic:  # elastic jobs have no barrier to read it from
                 self._mount_hosts(completed, container)
         containers = [*spec["containers"]]
         containers[main] = container
         return {**completed, "containers": containers}
 
     def _declare_ports(self, container: dict[str, Any]) -> None:
-        """So that the scheduler keeps two pods apart that would clash."""
+        """Host ports keep the scheduler from placing two pods with the same ports on one node."""
         ports = ports_of(self._job)
         for port in [ports.of(self._role)] + ([ports.gloo] if self._role is Role.PS else []):
             container["ports"] = _with_port(container, {"containerPort": port, "hostPort": port})
@@ -114,8 +118,8 @@ def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str
     return [*ports, {**port, "protocol": "TCP"}]
 
 
-def config_map(job: Job, contract: RendezvousEnv) -> Manifest:
-    """The barrier: no container of the job starts before it exists."""
+def barrier_manifest(job: Job, env: RendezvousEnv) -> Manifest:
+    """The barrier ConfigMap: no container of the job starts before it exists."""
     assert job.spec
     manifest: dict[str, Any] = {
         "apiVersion": "v1",
@@ -127,14 +131,14 @@ def config_map(job: Job, contract: RendezvousEnv) -> Manifest:
             "annotations": {
                 ATTEMPT_ANNOTATION: str(job.status.attempt),
                 REPLICAS_ANNOTATION: replicas_text(job.spec),
-                ENDPOINTS_ANNOTATION: contract.digest,
+                ENDPOINTS_ANNOTATION: env.digest,
             },
             "ownerReferences": [owner_reference(job)],
         },
-        "data": dict(contract.variables),
+        "data": dict(env.variables),
     }
-    if contract.hosts:  # as binary data, which envFrom does not make a variable of
-        manifest["binaryData"] = {HOSTS_KEY: _base64(contract.hosts)}
+    if env.hosts:  # as binary data, which envFrom ignores
+        manifest["binaryData"] = {HOSTS_KEY: _base64(env.hosts)}
     return manifest
 
 
@@ -143,5 +147,5 @@ def _base64(text: str) -> str:
 
 
 def replicas_text(spec: PaddleJobSpec) -> str:
-    """`ps=2,worker=4`: for how many pods a barrier was written."""
-    return ",".join(f"{role}={wanted.replicas}" for role, wanted in spec.roles.items())
+    """`ps=2,worker=4`: the replicas for which a barrier was written."""
+    return ",".join(f"{role}={part.replicas}" for role, part in spec.roles.items())

@@ -1,4 +1,4 @@
-"""PodGroups as Volcano's API has them, and what is kept of each."""
+"""Volcano's PodGroup: the fields that are read, and what the cache stores of each."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 from paddle_operator.kube.objects import Key, Object, Resource, View
 
-API = "scheduling.volcano.sh/v1beta1"
+POD_GROUP_API_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
 class GroupCondition(View, frozen=True):
@@ -33,11 +33,11 @@ class PodGroup(Object, frozen=True):
     status: GroupStatus = GroupStatus()
 
 
-POD_GROUPS = Resource(f"apis/{API}", "podgroups", PodGroup)
+POD_GROUPS = Resource(f"apis/{POD_GROUP_API_VERSION}", "podgroups", PodGroup)
 
 
 class GroupView(msgspec.Struct, frozen=True):
-    """A PodGroup; one that the user made has another owner than the job, or none."""
+    """A PodGroup; one that a user created has another owner than the job, or none."""
 
     namespace: str
     name: str
@@ -45,7 +45,7 @@ class GroupView(msgspec.Struct, frozen=True):
     version: int
     owner_uid: str
     phase: str
-    why: str  # what the scheduler says against it
+    unschedulable_message: str
     min_member: int
     min_resources: dict[str, Any]
     queue: str
@@ -60,7 +60,7 @@ class GroupView(msgspec.Struct, frozen=True):
 
 def group_view(group: PodGroup) -> GroupView:
     meta, spec = group.metadata, group.spec
-    against = [
+    messages = [
         each.message for each in group.status.conditions if each.type == "Unschedulable" and each.status == "True"
     ]
     return GroupView(
@@ -70,7 +70,7 @@ def group_view(group: PodGroup) -> GroupView:
         version=group.version,
         owner_uid=meta.owner_uid,
         phase=group.status.phase,
-        why=against[0] if against else "",
+        unschedulable_message=messages[0] if messages else "",
         min_member=spec.min_member,
         min_resources=spec.min_resources,
         queue=spec.queue,

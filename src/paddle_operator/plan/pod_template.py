@@ -1,4 +1,4 @@
-"""What does a user's template say? Only what decides something about a job is asked here; the rest stays as written."""
+"""The fields of a user's pod template that decide something about the job; the rest stays as written."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,24 +9,24 @@ from paddle_operator.plan.metadata import MAIN_CONTAINER
 
 
 def main_container_index(spec: Manifest) -> int:
-    """The place of the container that trains: the one named `paddle`, else the first."""
+    """The index of the main container: the one named `paddle`, else the first."""
     names = [each.get("name") for each in spec["containers"]]
     return names.index(MAIN_CONTAINER) if MAIN_CONTAINER in names else 0
 
 
 def restart_policy(spec: PaddleJobSpec, role: Role) -> str:
-    """Elastic ranks leave and come back, and kubelet brings them back: there the user's word does not count."""
+    """Elastic ranks exit and rejoin, restarted by kubelet: there the user's value is ignored."""
     if spec.is_elastic:
         return "OnFailure"
-    written: str | None = spec.roles[role].template["spec"].get("restartPolicy")
-    return written or "Never"
+    policy: str | None = spec.roles[role].template["spec"].get("restartPolicy")
+    return policy or "Never"
 
 
 def requests_device(container: Manifest) -> bool:
-    """Whether it asks for a device: a resource with a vendor in its name, as nvidia.com/gpu, or a claim."""
+    """Whether it requests a device: a resource with a vendor in its name, such as nvidia.com/gpu, or a claim."""
     resources: Mapping[str, Any] = container.get("resources") or {}
-    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return bool(resources.get("claims")) or any(is_device(name) and str(asked[name]) != "0" for name in asked)
+    requested = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return bool(resources.get("claims")) or any(is_device(name) and str(requested[name]) != "0" for name in requested)
 
 
 def is_device(resource: str) -> bool:
@@ -34,13 +34,13 @@ def is_device(resource: str) -> bool:
     return bool(name) and vendor not in ("kubernetes.io", "rdma")  # rdma/hca is a network card
 
 
-def env_names(wanted: RoleSpec) -> set[str]:
-    """The names of the variables that the user gave to the container that trains."""
-    spec = wanted.template["spec"]
+def env_names(part: RoleSpec) -> set[str]:
+    """The names of the variables that the user sets in the main container."""
+    spec = part.template["spec"]
     return {each["name"] for each in spec["containers"][main_container_index(spec)].get("env") or ()}
 
 
-def host_alias_lines(wanted: RoleSpec) -> list[str]:
-    """The lines of /etc/hosts that the user asked for."""
-    aliases = wanted.template["spec"].get("hostAliases") or ()
+def host_alias_lines(part: RoleSpec) -> list[str]:
+    """The lines of /etc/hosts for the template's hostAliases."""
+    aliases = part.template["spec"].get("hostAliases") or ()
     return [" ".join([each["ip"], *(each.get("hostnames") or ())]) for each in aliases]

@@ -1,6 +1,6 @@
-"""Another try: of the whole job, or of a pod that can come back by itself.
+"""When are pods replaced: all of them, or a failed one alone?
 
-Containers read their addresses once, at the start, and Paddle's ranks meet once: so mostly it is the whole job.
+Containers read their addresses once, at the start, and Paddle's ranks meet once: so mostly all pods are replaced.
 """
 
 from dataclasses import dataclass
@@ -12,28 +12,31 @@ from paddle_operator.api.paddlejob import FailureAction, Phase, RoleStatus
 from paddle_operator.api.reasons import Reason, RestartCause
 from paddle_operator.kube.conditions import with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan
-from paddle_operator.plan.children import JobPlan, PodView
+from paddle_operator.plan.children import PodView
 from paddle_operator.plan.endpoints import Endpoints
-from paddle_operator.plan.exit_codes import JobFailure, first_failure, told
+from paddle_operator.plan.exit_codes import JobFailure, describe_failure, first_failure
 from paddle_operator.plan.failure_policy import (
     action_for,
     backoff_until,
+    container_restarts,
     counted_failures,
     exceeds_backoff_limit,
     is_disruption,
     kubelet_restarts,
     matching_action,
     next_attempt_time,
-    restarts_of,
     restarts_used,
     root_failure,
     root_failures,
 )
 from paddle_operator.plan.finish import fail
+from paddle_operator.plan.job_view import JobPlan
 from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob, individually_replaceable
 from paddle_operator.plan.pod_builder import replicas_text
 from paddle_operator.plan.status import RUNNING, counted_status, make_condition, with_counts
+
+MAX_CONCURRENT_REPLACEMENTS = 64  # UIDs in the status, which stays small; further pods are replaced after these
 
 
 @dataclass(frozen=True)
@@ -45,56 +48,65 @@ class RestartReason:
     pod: PodView | None = None
 
 
-MAX_CONCURRENT_REPLACEMENTS = 64  # a status stays small; the others are seen to when these are gone
-
-
-def restart_reason(observed: ObservedJob, known: Endpoints | None) -> RestartReason | None:
-    """Why the pods that run can no longer find each other; containers read their addresses once, at the start."""
+def restart_reason(observed: ObservedJob, endpoints: Endpoints | None) -> RestartReason | None:
+    """Why the running pods can no longer find each other, if they cannot."""
     if observed.spec.is_elastic or not observed.released:
         return None
-    written = observed.barrier.replicas if observed.barrier else ""
-    if written and written != replicas_text(observed.spec):
-        return RestartReason(
-            RestartCause.REPLICAS, f"replicas changed from {written} to {replicas_text(observed.spec)}"
-        )
-    if not written and any(
-        pod.name not in observed.positions for pod in observed.obsolete_pods
-    ):  # the Go operator noted no number
-        return RestartReason(RestartCause.REPLICAS, f"replicas changed to {replicas_text(observed.spec)}")
-    if observed.lost_positions:
-        role, index = observed.lost_positions[0]
-        more = f" and {len(observed.lost_positions) - 1} more" if len(observed.lost_positions) > 1 else ""
-        return RestartReason(RestartCause.LOST, f"{pod_name(observed.job.key, role, index)}{more} vanished")
-    if observed.barrier and observed.barrier.contract and known and known.digest != observed.barrier.contract:
-        return RestartReason(RestartCause.LOST, "a pod has another address than at the start")
+    return _replicas_changed(observed) or _pods_lost(observed) or _address_changed(observed, endpoints)
+
+
+def _replicas_changed(observed: ObservedJob) -> RestartReason | None:
+    before, now = observed.barrier.replicas if observed.barrier else "", replicas_text(observed.spec)
+    if before and before != now:
+        return RestartReason(RestartCause.REPLICAS, f"replicas changed from {before} to {now}")
+    if not before and any(pod.name not in observed.positions for pod in observed.obsolete_pods):
+        # The Go operator's ConfigMap has no annotation with the replicas.
+        return RestartReason(RestartCause.REPLICAS, f"replicas changed to {now}")
+    return None
+
+
+def _pods_lost(observed: ObservedJob) -> RestartReason | None:
+    if not observed.lost_positions:
+        return None
+    name = pod_name(observed.job.key, *observed.lost_positions[0])
+    others = len(observed.lost_positions) - 1
+    message = f"{name} and {others} more were deleted" if others else f"{name} was deleted"
+    return RestartReason(RestartCause.LOST, message)
+
+
+def _address_changed(observed: ObservedJob, endpoints: Endpoints | None) -> RestartReason | None:
+    before = observed.barrier.endpoints_digest if observed.barrier else ""
+    if before and endpoints and endpoints.digest != before:
+        return RestartReason(RestartCause.LOST, "the address of a pod changed")
     return None
 
 
 def fatal_failure(observed: ObservedJob) -> JobFailure | None:
-    """Why a failure is not worth another try, whatever is left of the limit."""
-    ends = [pod for pod in root_failures(observed) if action_for(observed.spec, pod) is FailureAction.FAIL_JOB]
-    if not ends or is_disruption(observed):
+    """A failure that is not retried, whatever is left of backoffLimit."""
+    fatal = [pod for pod in root_failures(observed) if action_for(observed.spec, pod) is FailureAction.FAIL_JOB]
+    if not fatal or is_disruption(observed):
         return None
-    cause = first_failure(ends)
-    if matching_action(observed.spec, cause) is FailureAction.FAIL_JOB:
-        return JobFailure(Reason.POD_FAILURE_POLICY, f"{told(cause)}; spec.podFailurePolicy ends the job", cause)
-    return JobFailure(Reason.POD_FAILED, told(cause), cause)
+    pod = first_failure(fatal)
+    if matching_action(observed.spec, pod) is FailureAction.FAIL_JOB:
+        message = f"{describe_failure(pod)}; spec.podFailurePolicy fails the job"
+        return JobFailure(Reason.POD_FAILURE_POLICY, message, pod)
+    return JobFailure(Reason.POD_FAILED, describe_failure(pod), pod)
 
 
 def backoff_limit_exceeded(observed: ObservedJob) -> JobFailure | None:
-    """Kubelet has tried as often as the job may."""
+    """Kubelet restarted containers as often as backoffLimit allows."""
     if not exceeds_backoff_limit(observed, 0):
         return None
-    times = kubelet_restarts(observed)
-    return JobFailure(Reason.BACKOFF_LIMIT_EXCEEDED, f"containers were started again {times} times; {_limit(observed)}")
+    message = f"kubelet restarted containers {kubelet_restarts(observed)} times; {_limit_text(observed)}"
+    return JobFailure(Reason.BACKOFF_LIMIT_EXCEEDED, message)
 
 
-def _limit(observed: ObservedJob) -> str:
+def _limit_text(observed: ObservedJob) -> str:
     return f"spec.backoffLimit is {observed.spec.backoff_limit}"
 
 
 def at_replacement_limit(observed: ObservedJob) -> bool:
-    """Whether those that failed alone come after those that are being replaced already: the status has no more room."""
+    """Whether failed pods that can be replaced alone must wait for the replacements in progress."""
     return all_individually_replaceable(observed, root_failures(observed)) and not replacement_slots(observed)
 
 
@@ -103,74 +115,72 @@ def all_individually_replaceable(observed: ObservedJob, pods: list[PodView]) -> 
 
 
 def replacement_slots(observed: ObservedJob) -> int:
-    leaving = sum(pod.uid in observed.job.status.replacing for pod in observed.obsolete_pods)
-    return max(0, MAX_CONCURRENT_REPLACEMENTS - leaving)
+    in_progress = sum(pod.uid in observed.job.status.replacing for pod in observed.obsolete_pods)
+    return max(0, MAX_CONCURRENT_REPLACEMENTS - in_progress)
 
 
 def retry(observed: ObservedJob, now: datetime) -> JobPlan:
-    """Everybody, since Paddle's ranks meet once; only where a pod can come back by itself, that pod alone."""
-    culprits = root_failures(observed)
-    cause = first_failure([pod for pod in culprits if pod.disrupted] or culprits)
-    alone = all_individually_replaceable(observed, culprits)
-    culprits = culprits[: replacement_slots(observed)] if alone else culprits
-    charge = counted_failures(observed, culprits)
+    """Replace all pods, or only the failed ones if each of them can be replaced alone; fail at the limit."""
+    failed = root_failures(observed)
+    cause = first_failure([pod for pod in failed if pod.disrupted] or failed)
+    alone = all_individually_replaceable(observed, failed)
+    failed = failed[: replacement_slots(observed)] if alone else failed
+    counted = counted_failures(observed, failed)
     if not alone:
-        charge = 0 if is_disruption(observed) else min(charge, 1)
-    reason = RestartReason(RestartCause.DISRUPTION if cause.disrupted else RestartCause.FAILURE, told(cause), cause)
-    if exceeds_backoff_limit(observed, charge):
-        return fail(
-            observed, JobFailure(Reason.BACKOFF_LIMIT_EXCEEDED, f"{told(cause)}; {_limit(observed)}", cause), now
-        )
+        counted = 0 if is_disruption(observed) else min(counted, 1)
+    message = describe_failure(cause)
+    if exceeds_backoff_limit(observed, counted):
+        exceeded = f"{message}; {_limit_text(observed)}"
+        return fail(observed, JobFailure(Reason.BACKOFF_LIMIT_EXCEEDED, exceeded, cause), now)
+    reason = RestartReason(RestartCause.DISRUPTION if cause.disrupted else RestartCause.FAILURE, message, cause)
     if alone:
-        return replace_pods(observed, culprits, reason, charge, now)
-    return restart(observed, reason, now, charge)
+        return replace_pods(observed, failed, reason, counted, now)
+    return restart(observed, reason, now, counted)
 
 
 def replace_pods(
-    observed: ObservedJob, pods: list[PodView], reason: RestartReason, charge: int, now: datetime
+    observed: ObservedJob, pods: list[PodView], reason: RestartReason, counted: int, now: datetime
 ) -> JobPlan:
-    """Their UIDs are written down with what they cost: the next pass deletes them, and no crash counts them again."""
+    """Write the UIDs of the failed pods and their count; the next reconcile deletes and recreates them."""
     status = counted_status(observed, now)
-    restarts = status.restarts + charge + restarts_of(observed, pods)
-    again_at = next_attempt_time(charge, restarts, now) or backoff_until(
-        status, now
-    )  # another one's pause is not cut short
-    who = "it alone is" if len(pods) == 1 else f"{len(pods)} pods alone are"
-    message = f"{reason.message}: {who} made again{when_told(again_at)}"
-    held = make_condition(observed.job, RUNNING, False, Reason.REPLACING, message, now)
+    restarts = status.restarts + counted + container_restarts(observed, pods)
+    retry_at = next_attempt_time(counted, restarts, now) or backoff_until(status, now)  # a running back-off stays
+    noun = "this pod" if len(pods) == 1 else f"{len(pods)} pods"
+    message = f"{reason.message}; replacing {noun}{_at(retry_at)}"
+    running = make_condition(observed.job, RUNNING, False, Reason.REPLACING, message, now)
     status = msgspec.structs.replace(
         status,
         restarts=restarts,
-        next_attempt_time=again_at,
+        next_attempt_time=retry_at,
         root_failure=root_failure(observed, reason.pod),
         replacing=(*status.replacing, *(pod.uid for pod in pods)),
-        conditions=with_conditions(status.conditions, held),
+        conditions=with_conditions(status.conditions, running),
     )
     return Plan(status, events=(EventIntent(Reason.REPLACING, message, warning=True),), restart_cause=reason.cause)
 
 
-def when_told(again_at: datetime | None) -> str:
-    return f" at {again_at:%H:%M:%S} UTC" if again_at else ""
+def _at(time: datetime | None) -> str:
+    return f" at {time:%H:%M:%S} UTC" if time else ""
 
 
-def restart(observed: ObservedJob, reason: RestartReason, now: datetime, charge: int = 0) -> JobPlan:
-    """A new attempt: all pods are replaced, so that all ranks agree. The next pass does it; this one writes it down."""
-    nobody = with_counts(
+def restart(observed: ObservedJob, reason: RestartReason, now: datetime, counted: int = 0) -> JobPlan:
+    """Write a new attempt; the next reconcile replaces all pods, so that all ranks agree on the addresses."""
+    status = with_counts(
         observed, {role: RoleStatus() for role in observed.pods_by_role}, counted_status(observed, now)
     )
-    restarts = restarts_used(observed) + charge
-    again_at = next_attempt_time(charge, restarts, now)
-    message = f"{reason.message}: all pods are replaced{when_told(again_at)}, so that all ranks agree"
-    held = make_condition(observed.job, RUNNING, False, Reason.RESTARTING, message, now)
+    restarts = restarts_used(observed) + counted
+    retry_at = next_attempt_time(counted, restarts, now)
+    message = f"{reason.message}; replacing all pods{_at(retry_at)}"
+    running = make_condition(observed.job, RUNNING, False, Reason.RESTARTING, message, now)
     status = msgspec.structs.replace(
-        nobody,
+        status,
         phase=Phase.RESTARTING,
-        attempt=nobody.attempt + 1,
+        attempt=status.attempt + 1,
         attempt_time=now.replace(microsecond=0),
         restarts=restarts,
-        next_attempt_time=again_at,
+        next_attempt_time=retry_at,
         root_failure=root_failure(observed, reason.pod),
         replacing=(),
-        conditions=with_conditions(nobody.conditions, held),
+        conditions=with_conditions(status.conditions, running),
     )
     return Plan(status, events=(EventIntent(Reason.RESTARTING, message, warning=True),), restart_cause=reason.cause)

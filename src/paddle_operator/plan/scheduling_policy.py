@@ -1,8 +1,7 @@
-"""All pods of a job at once or none of them: the one place that knows about gangs, and how Volcano wants them told.
+"""spec.schedulingPolicy: Volcano schedules all pods of a job at once, or none.
 
-A PodGroup has the job's name. Where there is one of that name that is not ours, the user made it, as the user guide
-shows: it counts as it is, and nobody changes or deletes it. Pods are made once the group may run, so that the pods of a
-job that has to wait do not crowd the cluster; after that the group's phase holds nothing up any more.
+The PodGroup has the job's name. One that a user created is used as it is, never changed or deleted. Pods are created
+once the group is admitted, so that waiting jobs do not fill the cluster with pods; later phases block nothing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,36 +16,37 @@ from paddle_operator.kube.objects import Manifest
 from paddle_operator.kube.pod_requests import as_quantities, pod_requests
 from paddle_operator.kube.quantities import Amounts, amounts, times, total
 from paddle_operator.kube.writes import Create, Delete, Patch, Write
-from paddle_operator.plan.children import Job, PodView
-from paddle_operator.plan.endpoints import owner_reference
-from paddle_operator.plan.pod_group import API, POD_GROUPS, GroupView
+from paddle_operator.plan.children import PodView
+from paddle_operator.plan.job_view import Job
+from paddle_operator.plan.metadata import owner_reference
+from paddle_operator.plan.pod_group import POD_GROUP_API_VERSION, POD_GROUPS, GroupView
 from paddle_operator.plan.status import ACCEPTED, NotRunningReason
 
-VOLCANO = "volcano"  # the value of --scheduling, and the name of the scheduler on pods
-GROUP_NAME = "scheduling.k8s.io/group-name"
+VOLCANO = "volcano"  # the value of --scheduling, and of schedulerName
+GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
 PENDING_PHASES = frozenset({"", "Pending"})
-USER_GROUP_WAIT = timedelta(seconds=2)  # times are noted in whole seconds: one of them at least
+USER_GROUP_WAIT = timedelta(seconds=2)  # stored times are whole seconds: at least one passes
 ADMISSION_WAIT = timedelta(seconds=3)
 
 
 def scheduler_names(spec: PaddleJobSpec) -> dict[Role, str]:
-    """The scheduler that each role's template names, where it names one."""
-    named = {role: wanted.template["spec"].get("schedulerName") for role, wanted in spec.roles.items()}
-    return {role: name for role, name in named.items() if name}
+    """The schedulerName of each role's template, if it has one."""
+    names = {role: part.template["spec"].get("schedulerName") for role, part in spec.roles.items()}
+    return {role: name for role, name in names.items() if name}
 
 
 def is_gang(spec: PaddleJobSpec, scheduling: str) -> bool:
-    """One role with another scheduler, and the job is none of Volcano's business."""
+    """Whether Volcano schedules the job: not if a template names another scheduler."""
     return scheduling == VOLCANO and set(scheduler_names(spec).values()) <= {VOLCANO}
 
 
 def foreign_scheduler_message(spec: PaddleJobSpec, scheduling: str) -> str:
-    """What to tell a user whose templates name another scheduler than the operator's flag."""
+    """A warning if a template names another scheduler than the operator's flag; empty if none does."""
     foreign = {role: name for role, name in scheduler_names(spec).items() if name != VOLCANO}
     if scheduling != VOLCANO or not foreign:
         return ""
     fields = ", ".join(f"spec.{role}.template.spec.schedulerName is {name}" for role, name in foreign.items())
-    return f"{fields}, which stays: the job is not scheduled as a gang; remove it to have Volcano do that"
+    return f"{fields}: the job is not scheduled as a gang; remove it to let Volcano schedule the job"
 
 
 def is_admitted(group: GroupView | None) -> bool:
@@ -54,33 +54,28 @@ def is_admitted(group: GroupView | None) -> bool:
 
 
 def pod_group_reason(job: Job, group: GroupView | None, now: datetime) -> NotRunningReason:
-    """Why no pod is made yet; a moment after the group was made, that is nothing to worry about."""
+    """Why no pod is created yet; progress until Volcano has had time to admit the group."""
     if group is None:
-        return Reason.CREATING_POD_GROUP, f"PodGroup {job.key.name} is not made yet"
-    if (seen_by := admission_expected_at(group)) and now < seen_by:
-        return Reason.CREATING_POD_GROUP, f"PodGroup {group.name} was made a moment ago"
+        return Reason.CREATING_POD_GROUP, f"PodGroup {job.key.name} is not created yet"
+    if (expected_at := admission_expected_at(group)) and now < expected_at:
+        return Reason.CREATING_POD_GROUP, f"PodGroup {group.name} was just created"
     queue = group.queue or "default"
-    held = f"Volcano has not let PodGroup {group.name} into queue {queue}"
+    pending = f"PodGroup {group.name} is not yet enqueued in queue {queue}"
     if group.phase:
-        return (
-            Reason.WAITING_FOR_POD_GROUP,
-            f"{held}: {group.why or 'its queue or the cluster has no room for all of it yet'}",
-        )
-    # Of a group whose queue does not exist it says nothing at all.
-    return (
-        Reason.WAITING_FOR_POD_GROUP,
-        f"{held}, and says nothing of it: is there such a queue, and does Volcano's scheduler run?",
-    )
+        cause = group.unschedulable_message or "the queue or the cluster lacks the resources for all pods"
+        return Reason.WAITING_FOR_POD_GROUP, f"{pending}: {cause}"
+    hint = "check that the queue exists and that Volcano's scheduler is running"
+    return Reason.WAITING_FOR_POD_GROUP, f"{pending} and Volcano reports no reason; {hint}"
 
 
 def admission_expected_at(group: GroupView) -> datetime | None:
-    """By when Volcano, which looks every second, has let it in if it can: the first look often says no."""
+    """By when Volcano, which syncs every second, admits a group that fits: its first sync often rejects it."""
     return group.created_at + ADMISSION_WAIT if group.created_at and group.phase in PENDING_PHASES else None
 
 
 def group_creation_time(job: Job, spec: PaddleJobSpec, now: datetime) -> datetime | None:
-    """Who names Volcano in a template may bring a PodGroup of his own, in the next document: he is given that time."""
-    accepted = find_condition(job.status.conditions, ACCEPTED)  # by our own clock, with which it is compared
+    """When to create our PodGroup: a user whose template names Volcano may apply one after the job."""
+    accepted = find_condition(job.status.conditions, ACCEPTED)  # by our clock, as is `now`
     since = accepted.last_transition_time if accepted else now
     return since + USER_GROUP_WAIT if scheduler_names(spec) else None
 
@@ -90,8 +85,9 @@ def next_group_check(job: Job, spec: PaddleJobSpec, group: GroupView | None, now
 
 
 def blocks_itself(group: GroupView, pods: Iterable[PodView]) -> bool:
-    """Whether a gang stands in its own way. When it loses a pod before any has run, Volcano lets it in anew, and only
-    once all of minResources is free: its other pods have that.
+    """Whether a gang waits for resources that its own pods hold.
+
+    If a pod is lost before any has run, Volcano admits the group again, only once all of minResources is free.
     """
     return group.phase == "Pending" and any(pod.node for pod in pods)
 
@@ -99,24 +95,24 @@ def blocks_itself(group: GroupView, pods: Iterable[PodView]) -> bool:
 def group_writes(
     job: Job, spec: PaddleJobSpec, group: GroupView | None, pods: Iterable[PodView], now: datetime
 ) -> Iterator[Write]:
-    """Make it, or let it follow the spec, if it is ours; `pods` are those that its job has now."""
+    """Create the group, or update it to the spec if the job owns it."""
     if group is None and (due := group_creation_time(job, spec, now)) and now < due:
         return
-    wanted = _desired_fields(spec)
+    desired = _desired_fields(spec)
     if group and blocks_itself(group, pods):
-        wanted["minResources"] = {}  # so Volcano lets it in at once; then it is told again
+        desired["minResources"] = {}  # Volcano admits it at once; the next reconcile restores the field
     if group is None:
-        yield Create(POD_GROUPS, job.key, partial(_manifest, job, wanted))
+        yield Create(POD_GROUPS, job.key, partial(_manifest, job, desired))
     elif group.owner_uid == job.uid and not group.terminating:
-        change = {name: value for name, value in wanted.items() if getattr(group, FIELDS[name]) != value}
-        if not wanted["queue"]:  # Volcano's webhook, where there is one, writes the default
+        change = {name: value for name, value in desired.items() if getattr(group, VIEW_FIELDS[name]) != value}
+        if not desired["queue"]:  # Volcano's webhook, if installed, writes the default
             change.pop("queue", None)
-        if _equal_amounts(
-            group.min_resources, wanted["minResources"]
-        ):  # Volcano writes amounts back in a form of its own
+        if _equal_amounts(group.min_resources, desired["minResources"]):  # Volcano rewrites quantities
             change.pop("minResources", None)
-        if "minResources" in change:  # a merge would keep what is no longer asked for
-            change["minResources"] |= {name: None for name in group.min_resources if name not in wanted["minResources"]}
+        if "minResources" in change:  # a merge patch retains keys that are not null
+            change["minResources"] |= {
+                name: None for name in group.min_resources if name not in desired["minResources"]
+            }
         if change:
             yield Patch(POD_GROUPS, group.key, group.uid, {"spec": change})
 
@@ -126,7 +122,7 @@ def group_deletes(job: Job, group: GroupView | None) -> Iterator[Write]:
         yield Delete(POD_GROUPS, group.key, group.uid)
 
 
-FIELDS = {
+VIEW_FIELDS = {
     "minMember": "min_member",
     "minResources": "min_resources",
     "queue": "queue",
@@ -145,52 +141,52 @@ def _desired_fields(spec: PaddleJobSpec) -> dict[str, Any]:
     }
 
 
-def _equal_amounts(told: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """`1000m` is 1, and 4 is "4"."""
+def _equal_amounts(observed: dict[str, Any], desired: dict[str, Any]) -> bool:
+    """`1000m` equals 1, and 4 equals "4"."""
     try:
-        return amounts(told) == amounts(wanted)
+        return amounts(observed) == amounts(desired)
     except ValueError:
         return False
 
 
 def _min_members(spec: PaddleJobSpec) -> int:
-    """With how many pods the job can train: an elastic one with fewer than all."""
+    """How many pods the job needs to train: an elastic job fewer than all."""
     return (spec.worker.requests or spec.worker.replicas) if spec.is_elastic and spec.worker else spec.total
 
 
 def _min_resources(spec: PaddleJobSpec, members: int) -> dict[str, str]:
-    """What as many pods ask for, in the order in which they are made."""
-    asked: list[Amounts] = []
-    for wanted in spec.roles.values():
-        number = min(members, wanted.replicas)
+    """The requests of the first `members` pods, in the order of creation."""
+    requests: list[Amounts] = []
+    for part in spec.roles.values():
+        number = min(members, part.replicas)
         members -= number
-        asked.append(times(number, _readable_requests(wanted)))
-    return as_quantities(total(asked))
+        requests.append(times(number, _parsed_requests(part)))
+    return as_quantities(total(requests))
 
 
-def _readable_requests(wanted: RoleSpec) -> Amounts:
-    """A quantity that nobody can read keeps the pods from being made, which says so; it must not keep us from that."""
+def _parsed_requests(part: RoleSpec) -> Amounts:
+    """Empty for an invalid quantity: creating the pods then reports the error."""
     try:
-        return pod_requests(wanted.template["spec"])
+        return pod_requests(part.template["spec"])
     except ValueError:
         return {}
 
 
-def _manifest(job: Job, wanted: dict[str, Any]) -> Manifest:
+def _manifest(job: Job, fields: dict[str, Any]) -> Manifest:
     return {
-        "apiVersion": API,
+        "apiVersion": POD_GROUP_API_VERSION,
         "kind": "PodGroup",
         "metadata": {"name": job.key.name, "namespace": job.key.namespace, "ownerReferences": [owner_reference(job)]},
-        "spec": {name: value for name, value in wanted.items() if value},
+        "spec": {name: value for name, value in fields.items() if value},
     }
 
 
 def gang_annotations(job: Job, role: Role) -> dict[str, str]:
-    """By which Volcano knows the pods of a gang; the Go operator's, so that its users' tools go on working."""
+    """Volcano's annotations of a gang's pods: the Go operator's, so that its users' tools go on working."""
     assert job.spec
     policy = job.spec.scheduling_policy
     return {
-        GROUP_NAME: job.key.name,
+        GROUP_NAME_ANNOTATION: job.key.name,
         "volcano.sh/task-spec": str(role),
         "volcano.sh/job-name": job.key.name,
         "volcano.sh/job-version": str(job.status.attempt),

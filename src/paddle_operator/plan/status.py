@@ -1,4 +1,4 @@
-"""What we tell people of a job: counts, phase, and why it does not run yet; all of it afresh from what is observed."""
+"""The status of a job that is neither finished nor suspended: counters, phase, and why it does not run yet."""
 
 from datetime import datetime
 
@@ -7,12 +7,14 @@ import msgspec
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Reference, Role, RoleStatus
 from paddle_operator.api.reasons import Reason, WaitingReason
 from paddle_operator.kube.conditions import condition_status, find_condition, with_conditions
-from paddle_operator.plan.children import Job, PodView
+from paddle_operator.kube.writes import StatusThrottle
+from paddle_operator.plan.children import PodView
 from paddle_operator.plan.endpoints import has_no_ipv4
+from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.metadata import JOB_UID_LABEL, ROLE_LABEL
 from paddle_operator.plan.observed import ObservedJob
 
-MAX_REFERENCES = 16  # of a role: a status stays under 16 KB however many pods there are
+MAX_REFERENCES = 16  # per role: a status stays under 16 KB, however many pods there are
 
 ACCEPTED, RUNNING, COMPLETED, FAILED, SUSPENDED = "Accepted", "Running", "Completed", "Failed", "Suspended"
 
@@ -30,56 +32,111 @@ STEP_REASONS = frozenset({Reason.WAITING_FOR_ADDRESSES, Reason.STARTING_CONTAINE
 PROGRESS_REASONS = frozenset(
     {Reason.PODS_TERMINATING, Reason.CREATING_POD_GROUP, Reason.CREATING_PODS, *STEP_REASONS, Reason.ALL_PODS_RUNNING}
 )
-"""Reasons that need nobody's help; every other one is a warning."""
+"""Reasons that need no user action; an event with any other reason is a warning."""
 
 NotRunningReason = tuple[str, str]
-"""Why not all pods run, as a word and a sentence."""
+"""Reason and message of the Running condition."""
+
+
+def significant_fields(status: PaddleJobStatus) -> tuple[object, ...]:
+    """The fields whose change is written at once: no counters, no messages, no progress reasons."""
+    reasons = (
+        (each.type, each.status, "" if each.reason in PROGRESS_REASONS else each.reason) for each in status.conditions
+    )
+    return status.phase, status.attempt, tuple(reasons)
+
+
+STATUS_THROTTLE: StatusThrottle[PaddleJobStatus] = StatusThrottle(
+    phase=lambda status: status.phase,
+    significant_fields=significant_fields,
+    progress_reasons=PROGRESS_REASONS,
+    step_reasons=STEP_REASONS,
+)
+
+
+def observed_status(observed: ObservedJob, blocker: NotRunningReason | None, now: datetime) -> PaddleJobStatus:
+    """The status as observed; `blocker` is why missing pods cannot be created."""
+    phase = derive_phase(observed)
+    all_running = Reason.ALL_PODS_RUNNING, "all pods run"
+    reason, message = all_running if phase is Phase.RUNNING else blocker or not_running_reason(observed)
+    status = counted_status(observed, now)
+    running = make_condition(observed.job, RUNNING, phase is Phase.RUNNING, reason, message, now)
+    return msgspec.structs.replace(
+        status,
+        phase=phase,
+        start_time=status.start_time or (now if phase is Phase.RUNNING else None),
+        conditions=with_conditions(status.conditions, running),
+    )
+
+
+def counted_status(observed: ObservedJob, now: datetime) -> PaddleJobStatus:
+    """The previous status with new counters and the fields that derive from the spec."""
+    counts = {role: role_status(observed, role) for role in observed.pods_by_role}
+    status = with_counts(observed, counts, observed.job.status)
+    accepted = make_condition(observed.job, ACCEPTED, True, Reason.SPEC_VALID, "the spec is valid", now)
+    return msgspec.structs.replace(
+        status,
+        mode=observed.spec.mode,
+        observed_generation=observed.job.metadata.generation,
+        replacing=tuple(pod.uid for pod in observed.children.pods if pod.uid in status.replacing),
+        selector=f"{JOB_UID_LABEL}={observed.job.uid},{ROLE_LABEL}={Role.WORKER}",
+        conditions=with_conditions(status.conditions, accepted),
+    )
 
 
 def role_status(observed: ObservedJob, role: Role) -> RoleStatus:
-    state_counts, pods_by_role = observed.state_counts[role], observed.pods_by_role[role]
-    first = [pod for pod in pods_by_role[:MAX_REFERENCES] if pod]
+    counts = observed.state_counts[role]
+    first = [pod for pod in observed.pods_by_role[role][:MAX_REFERENCES] if pod]
     return RoleStatus(
-        replicas=state_counts.total(),
-        pending=state_counts["pending"],
-        starting=state_counts["starting"],
-        running=state_counts["running"],
-        failed=state_counts["failed"],
-        succeeded=state_counts["succeeded"] + observed.succeeded_and_deleted[role],
-        unknown=state_counts["unknown"],
+        replicas=counts.total(),
+        pending=counts["pending"],
+        starting=counts["starting"],
+        running=counts["running"],
+        failed=counts["failed"],
+        succeeded=counts["succeeded"] + observed.succeeded_and_deleted[role],
+        unknown=counts["unknown"],
         refs=tuple(Reference(pod.name, pod.namespace, pod.uid) for pod in first),
     )
 
 
+def with_counts(observed: ObservedJob, counts: dict[Role, RoleStatus], status: PaddleJobStatus) -> PaddleJobStatus:
+    ready = sum(each.running + each.succeeded for each in counts.values())
+    return msgspec.structs.replace(
+        status,
+        ready=f"{ready}/{observed.spec.total}",
+        **{str(role): counts.get(role) for role in Role},
+    )
+
+
 def derive_phase(observed: ObservedJob) -> Phase:
-    """Of a job that is neither finished nor deleted."""
-    if (
-        observed.job.status.attempt > 0
-        and not observed.released
-        and not observed.spec.is_elastic
-        and not _is_resumed(observed.job)
-    ):
+    """The phase of a job that is neither finished nor deleted."""
+    job = observed.job
+    if job.status.attempt > 0 and not observed.released and not observed.spec.is_elastic and not _is_resumed(job):
         return Phase.RESTARTING
-    state_counts = {sort for of_role in observed.state_counts.values() for sort in of_role}
-    if not observed.missing and state_counts <= {"running", "succeeded"}:
+    states = {state for counts in observed.state_counts.values() for state in counts}
+    if not observed.missing and states <= {"running", "succeeded"}:
         return Phase.RUNNING
-    return Phase.STARTING if state_counts & {"running", "starting", "succeeded"} else Phase.PENDING
+    return Phase.STARTING if states & {"running", "starting", "succeeded"} else Phase.PENDING
 
 
 def _is_resumed(job: Job) -> bool:
-    """And neither ran nor restarted since: it starts afresh, and not again."""
-    afresh = job.status.start_time is None and job.status.phase != Phase.RESTARTING
-    return find_condition(job.status.conditions, SUSPENDED) is not None and afresh
+    """Resumed, and neither running nor restarted since: its attempt is a first start."""
+    is_first_start = job.status.start_time is None and job.status.phase != Phase.RESTARTING
+    return find_condition(job.status.conditions, SUSPENDED) is not None and is_first_start
 
 
 def not_running_reason(observed: ObservedJob) -> NotRunningReason:
-    """The first that holds is what a person can do something about."""
+    """Ordered by what a user can act on: refusals, containers, scheduling, then progress."""
     for refusal in observed.refusals:
         return refusal.reason, f"the API server refused {refusal.kind} {refusal.key.name}: {refusal.message}"
     pods = list(observed.pods())
-    found = next((each for pod in pods if (each := _container_reason(observed.job, pod))), None)
-    found = found or next((each for pod in pods if (each := _scheduling_reason(observed, pod))), None)
-    return found or _progress_reason(observed, pods)
+    for pod in pods:
+        if reason := _container_reason(observed.job, pod):
+            return reason
+    for pod in pods:
+        if reason := _scheduling_reason(observed, pod):
+            return reason
+    return _progress_reason(observed, pods)
 
 
 def _container_reason(job: Job, pod: PodView) -> NotRunningReason | None:
@@ -91,13 +148,13 @@ def _container_reason(job: Job, pod: PodView) -> NotRunningReason | None:
         return Reason.CREATE_CONTAINER_FAILED, f"{pod.name}: {pod.waiting_message or pod.waiting}"
     if pod.waiting == WaitingReason.CRASH_LOOP_BACK_OFF:
         return Reason.CRASH_LOOP_BACK_OFF, f"{pod.name} has crashed {pod.restarts} times: {pod.waiting_message}"
-    if pod.waiting == BARRIER_WAIT_REASON and not _is_about_the_barrier(job, pod.waiting_message):
+    if pod.waiting == BARRIER_WAIT_REASON and not _waits_for_barrier(job, pod.waiting_message):
         return Reason.CONTAINER_CONFIG_ERROR, f"{pod.name}: {pod.waiting_message}"
     return None
 
 
-def _is_about_the_barrier(job: Job, message: str) -> bool:
-    """Kubelet's words while a ConfigMap is not there, and while it has not looked yet."""
+def _waits_for_barrier(job: Job, message: str) -> bool:
+    """Kubelet's messages while the barrier does not exist, and before kubelet has synced it."""
     return f'configmap "{job.key.name}"' in message or "failed to sync configmap cache" in message
 
 
@@ -105,64 +162,22 @@ def _scheduling_reason(observed: ObservedJob, pod: PodView) -> NotRunningReason 
     if pod.unschedulable:
         return Reason.UNSCHEDULABLE, f"{pod.name}: {pod.unschedulable}"
     if has_no_ipv4(observed, pod):
-        return Reason.IPV4_ADDRESS_REQUIRED, (
-            f"{pod.name} has the IPv6 address {pod.address} first, which Paddle cannot read: "
-            "set spec.intranet to Service"
-        )
+        message = f"{pod.name} has the IPv6 address {pod.address} first, which Paddle cannot read"
+        return Reason.IPV4_ADDRESS_REQUIRED, f"{message}: set spec.intranet to Service"
     return None
 
 
 def _progress_reason(observed: ObservedJob, pods: list[PodView]) -> NotRunningReason:
-    total = observed.spec.total
-    if observed.obsolete_pods:
-        return (
-            Reason.PODS_TERMINATING,
-            f"{len(observed.obsolete_pods)} pods of before are on their way out",
-        )  # their names are taken
+    total, obsolete = observed.spec.total, len(observed.obsolete_pods)
+    if obsolete:  # their names are in use
+        noun = "pod" if obsolete == 1 else "pods"
+        return Reason.PODS_TERMINATING, f"waiting for {obsolete} {noun} of the previous attempt to terminate"
     if observed.missing:
-        return Reason.CREATING_PODS, f"{len(observed.missing)} of {total} pods are not made yet"
-    if without := sum(not pod.address for pod in pods):
-        return Reason.WAITING_FOR_ADDRESSES, f"{without} of {total} pods have no address yet"
-    running = sum(state_counts["running"] for state_counts in observed.state_counts.values())
+        return Reason.CREATING_PODS, f"{len(observed.missing)} of {total} pods are not created yet"
+    if without_address := sum(not pod.address for pod in pods):
+        return Reason.WAITING_FOR_ADDRESSES, f"{without_address} of {total} pods have no address yet"
+    running = sum(counts["running"] for counts in observed.state_counts.values())
     return Reason.STARTING_CONTAINERS, f"{len(pods) - running} of {total} pods are starting"
-
-
-def observed_status(observed: ObservedJob, creation_blocker: NotRunningReason | None, now: datetime) -> PaddleJobStatus:
-    """The status of a job on its way, as the world is now; `lacking` is what keeps us from making pods."""
-    phase = derive_phase(observed)
-    is_running = Reason.ALL_PODS_RUNNING, "all pods run"
-    reason, message = is_running if phase is Phase.RUNNING else creation_blocker or not_running_reason(observed)
-    status = counted_status(observed, now)
-    started = status.start_time or (now if phase is Phase.RUNNING else None)
-    running = make_condition(observed.job, RUNNING, phase is Phase.RUNNING, reason, message, now)
-    return msgspec.structs.replace(
-        status, phase=phase, start_time=started, conditions=with_conditions(status.conditions, running)
-    )
-
-
-def counted_status(observed: ObservedJob, now: datetime) -> PaddleJobStatus:
-    """The old status with everything that is counted counted anew."""
-    status = with_counts(
-        observed, {role: role_status(observed, role) for role in observed.pods_by_role}, observed.job.status
-    )
-    accepted = make_condition(observed.job, ACCEPTED, True, Reason.SPEC_VALID, "the spec keeps the rules", now)
-    return msgspec.structs.replace(
-        status,
-        mode=observed.spec.mode,
-        observed_generation=observed.job.metadata.generation,
-        replacing=tuple(pod.uid for pod in observed.children.pods if pod.uid in status.replacing),
-        selector=f"{JOB_UID_LABEL}={observed.job.uid},{ROLE_LABEL}={Role.WORKER}",
-        conditions=with_conditions(status.conditions, accepted),
-    )
-
-
-def with_counts(observed: ObservedJob, counts: dict[Role, RoleStatus], status: PaddleJobStatus) -> PaddleJobStatus:
-    ready = sum(each.running + each.succeeded for each in counts.values())
-    return msgspec.structs.replace(
-        status,
-        ready=f"{ready}/{observed.spec.total}",
-        **{str(role): counts.get(role) for role in Role},
-    )
 
 
 def make_condition(job: Job, type_: str, holds: bool, reason: str, message: str, now: datetime) -> Condition:

@@ -1,4 +1,4 @@
-"""A job that rests: it keeps its name, its ports and its history, and nothing of it runs."""
+"""spec.suspend: a suspended job retains its name, ports and history, and has no pods."""
 
 from datetime import datetime
 
@@ -8,19 +8,13 @@ from paddle_operator.api.paddlejob import Phase, RoleStatus
 from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import find_condition, is_true, with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan
-from paddle_operator.plan.children import Job, JobPlan
 from paddle_operator.plan.clean_pod_policy import child_deletes
 from paddle_operator.plan.deadlines import seconds_active
 from paddle_operator.plan.diff import waves
 from paddle_operator.plan.failure_policy import restarts_to_persist
+from paddle_operator.plan.job_view import Job, JobPlan
 from paddle_operator.plan.observed import ObservedJob
-from paddle_operator.plan.status import (
-    RUNNING,
-    SUSPENDED,
-    counted_status,
-    make_condition,
-    with_counts,
-)
+from paddle_operator.plan.status import RUNNING, SUSPENDED, counted_status, make_condition, with_counts
 
 
 def is_suspended(job: Job) -> bool:
@@ -28,28 +22,28 @@ def is_suspended(job: Job) -> bool:
 
 
 def suspend(observed: ObservedJob, now: datetime) -> JobPlan:
-    """Written down first, with a new attempt, so that no pod of before is ever taken for one of after; then it goes."""
+    """Write the condition and a new attempt first, so that no earlier pod passes for a later one; then delete."""
     job, children = observed.job, observed.children
-    message = f"spec.suspend is true: {'its pods are on their way out' if children.pods else 'no pod exists'}"
-    held = make_condition(job, SUSPENDED, True, Reason.SUSPENDED, message, now)
-    idle = make_condition(job, RUNNING, False, Reason.SUSPENDED, message, now)
+    message = f"spec.suspend is true: {'terminating all pods' if children.pods else 'no pod exists'}"
+    suspended = make_condition(job, SUSPENDED, True, Reason.SUSPENDED, message, now)
+    running = make_condition(job, RUNNING, False, Reason.SUSPENDED, message, now)
     status = with_counts(
         observed, {role: RoleStatus() for role in observed.pods_by_role}, counted_status(observed, now)
     )
     status = msgspec.structs.replace(
         status,
         phase=Phase.SUSPENDED,
-        conditions=with_conditions(status.conditions, held, idle),
+        conditions=with_conditions(status.conditions, suspended, running),
         next_attempt_time=None,
         replacing=(),
     )
     if is_suspended(job):
         return Plan(status, waves(child_deletes(job, children)))
-    had_pods = bool(children.pods or children.config_maps or children.services)
+    had_children = bool(children.pods or children.config_maps or children.services)
     status = msgspec.structs.replace(
         status,
-        attempt=status.attempt + had_pods,
-        restarts=restarts_to_persist(observed),  # kubelet's tries would be forgotten with the pods
+        attempt=status.attempt + had_children,
+        restarts=restarts_to_persist(observed),  # kubelet's restarts are lost with the pods
         active_seconds=seconds_active(job, now),
         active_since=None,
     )
@@ -57,17 +51,15 @@ def suspend(observed: ObservedJob, now: datetime) -> JobPlan:
 
 
 def resume(job: Job, now: datetime) -> JobPlan:
-    message = "spec.suspend is no longer true: the job starts afresh"
-    held = make_condition(job, SUSPENDED, False, Reason.RESUMED, message, now)
-    idle = make_condition(
-        job, RUNNING, False, Reason.RESUMED, message, now
-    )  # or it would go on saying that it is suspended
+    message = "spec.suspend is false: starting the job again"
+    suspended = make_condition(job, SUSPENDED, False, Reason.RESUMED, message, now)
+    running = make_condition(job, RUNNING, False, Reason.RESUMED, message, now)  # it still says Suspended
     status = msgspec.structs.replace(
         job.status,
         phase=Phase.PENDING,
         observed_generation=job.metadata.generation,
         start_time=None,
         active_since=now.replace(microsecond=0),
-        conditions=with_conditions(job.status.conditions, held, idle),
+        conditions=with_conditions(job.status.conditions, suspended, running),
     )
     return Plan(status, events=(EventIntent(Reason.RESUMED, message),))
