@@ -280,8 +280,9 @@ def exec_program(spec: "ContainerSpec", libc: CDLL) -> "NoReturn":
     except OSError as error:
         raise SetupError(f'chdir to "{spec["directory"]}" failed: {lowercase_message(error)}') from None
     program = resolve_program(spec["arguments"][0], spec["environment"])
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python; exec would pass that on
-        signal.signal(ignored, signal.SIG_DFL)
+    for number in range(1, 32):  # exec passes ignored signals on: Python's SIGPIPE, or a background shell's SIGQUIT
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         os.execve(program, spec["arguments"], spec["environment"])  # noqa: S606 -- a container's command
