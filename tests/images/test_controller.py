@@ -27,9 +27,9 @@ def distribution(name: str) -> str:
 
 
 def test_image_has_every_imported_package() -> None:
-    told = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
+    mark_answered = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
     of_packages = packages_distributions()
-    needed = {distribution(of_packages[name][0]) for name in json.loads(told.stdout) if name in of_packages}
+    needed = {distribution(of_packages[name][0]) for name in json.loads(mark_answered.stdout) if name in of_packages}
     locked = {distribution(name) for name in PINNED.findall((FOLDER / "requirements.lock").read_text())}
     assert needed - NOT_LOCKED <= locked
 

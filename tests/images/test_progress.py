@@ -16,7 +16,7 @@ def test_both_images_ship_the_same_module() -> None:
     assert (RESNET / "progress.py").read_text() == (WIDE_AND_DEEP / "progress.py").read_text()
 
 
-def told(captured: Captured) -> tuple[str, dict[str, Any]]:
+def mark_answered(captured: Captured) -> tuple[str, dict[str, Any]]:
     """What was printed, which has to be one whole line."""
     text = captured.readouterr().out
     assert text.endswith("}\n")
@@ -26,40 +26,40 @@ def told(captured: Captured) -> tuple[str, dict[str, Any]]:
 
 
 def test_a_step_is_one_line_of_json(capsys: Captured) -> None:
-    progress.Progress(1, 2).tell(10, 100, loss=0.41, accuracy=0.5)
-    kind, values = told(capsys)
+    progress.Progress(1, 2).report(10, 100, loss=0.41, accuracy=0.5)
+    kind, values = mark_answered(capsys)
     assert kind == "PADDLE_PROGRESS"
     assert values.pop("samples_per_second") == 0
     assert values == {"rank": 1, "workers": 2, "step": 10, "of": 100, "loss": 0.41, "accuracy": 0.5}
 
 
 def test_the_result_is_one_line_of_json(capsys: Captured) -> None:
-    progress.Progress(0, 1).end(loss=0.1, accuracy=0.97, parameters="ab12", agreed=True)
+    progress.Progress(0, 1).report_result(loss=0.1, accuracy=0.97, parameters="ab12", agreed=True)
     expected = {"rank": 0, "workers": 1, "loss": 0.1, "accuracy": 0.97, "parameters": "ab12", "agreed": True}
-    assert told(capsys) == ("PADDLE_RESULT", expected)
+    assert mark_answered(capsys) == ("PADDLE_RESULT", expected)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_nan_loss_is_null(value: float, capsys: Captured) -> None:
-    progress.Progress(0, 1).tell(1, 2, loss=value)
-    assert told(capsys)[1]["loss"] is None
+    progress.Progress(0, 1).report(1, 2, loss=value)
+    assert mark_answered(capsys)[1]["loss"] is None
 
 
 def test_speed_covers_the_interval_since_the_last_line(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     training = progress.Progress(0, 1)
-    for trained, seconds, speed in [(300, 2.0, 150.0), (100, 4.0, 25.0), (0, 1.0, 0.0)]:
-        training.trained(trained)
+    for add_samples, seconds, speed in [(300, 2.0, 150.0), (100, 4.0, 25.0), (0, 1.0, 0.0)]:
+        training.add_samples(add_samples)
         now[0] += seconds
-        training.tell(1, 2)
-        assert told(capsys)[1]["samples_per_second"] == speed
+        training.report(1, 2)
+        assert mark_answered(capsys)[1]["samples_per_second"] == speed
 
 
 def test_cli_parses_the_programs_output(capsys: Captured) -> None:
     training = progress.Progress(0, 2)
-    training.tell(10, 100, loss=0.25, accuracy=0.5)
-    training.end(loss=0.1, accuracy=0.97)
+    training.report(10, 100, loss=0.25, accuracy=0.5)
+    training.report_result(loss=0.1, accuracy=0.97)
     step, end = capsys.readouterr().out.splitlines()
     read = parse_progress(step)
     assert read

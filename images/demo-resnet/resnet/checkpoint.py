@@ -1,4 +1,4 @@
-"""The state of a training in a file that is whole at any moment, whenever a pod dies."""
+"""Training state in a file that is replaced atomically, so that it is complete whenever a pod dies."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,14 @@ class Checkpoint:
         self.path = folder / "training.pdstate"
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last; None if nothing was."""
+        """Load the last saved state; None without a checkpoint."""
         return paddle.load(str(self.path)) if self.path.exists() else None
 
     def save(self, state: dict[str, Any]) -> None:
-        """Written beside it and then put in its place, so that what was there before is lost only to what is whole."""
+        """Write a temporary file and rename it over the old checkpoint."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        paddle.save(state, str(part))
-        with part.open("rb") as written:
+        partial = self.path.with_suffix(".part")
+        paddle.save(state, str(partial))
+        with partial.open("rb") as written:
             os.fsync(written.fileno())
-        part.replace(self.path)
+        partial.replace(self.path)

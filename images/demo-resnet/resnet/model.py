@@ -1,4 +1,4 @@
-"""A small residual network for small grey pictures."""
+"""A small residual network for small greyscale images."""
 
 import paddle
 from paddle import nn
@@ -7,7 +7,7 @@ WIDTHS = (8, 16, 32)
 
 
 class Block(nn.Layer):
-    """Two convolutions and a way around them."""
+    """Two convolutions and a shortcut."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -21,16 +21,14 @@ class Block(nn.Layer):
         self.around = (
             nn.Conv2D(before, after, 1, stride, bias_attr=False) if (before, stride) != (after, 1) else nn.Identity()
         )
-        self.end = nn.ReLU()
+        self.report_result = nn.ReLU()
 
-    def forward(self, pictures: paddle.Tensor) -> paddle.Tensor:
-        return self.end(self.body(pictures) + self.around(pictures))
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.report_result(self.body(images) + self.around(images))
 
 
 def norm(channels: int) -> nn.Layer:
-    """Not BatchNorm: its statistics are of a worker's share of the batch, so that what is learned would depend on how
-    many workers there are. A group is of one picture only.
-    """
+    """GroupNorm, not BatchNorm, whose statistics of a worker's shard would make results depend on the world size."""
     return nn.GroupNorm(channels // 4, channels)
 
 
@@ -45,5 +43,5 @@ def resnet(classes: int) -> nn.Layer:
         Block(middle, wide, 2),
         nn.AdaptiveAvgPool2D(1),
         nn.Flatten(),
-        nn.Linear(wide, classes, weight_attr=nn.initializer.Constant(0.0)),  # at first all shapes are as likely
+        nn.Linear(wide, classes, weight_attr=nn.initializer.Constant(0.0)),  # all shapes are equally likely at first
     )

@@ -1,4 +1,4 @@
-"""Lines about a training for programs to read; images/README.md says what each field means."""
+"""Progress of a training as lines of JSON; images/README.md documents the fields."""
 
 import json
 import math
@@ -8,35 +8,35 @@ Value = str | int | float | bool | None
 
 
 class Progress:
-    """Tells how far a training has come; speed is what was trained since the line before."""
+    """Prints progress lines; the speed covers the time since the last line."""
 
     def __init__(self, rank: int, workers: int) -> None:
-        self._whose: dict[str, Value] = {"rank": rank, "workers": workers}
+        self._worker: dict[str, Value] = {"rank": rank, "workers": workers}
         self._since = time.monotonic()
         self._samples = 0
 
-    def trained(self, samples: int) -> None:
+    def add_samples(self, samples: int) -> None:
         self._samples += samples
 
-    def tell(self, step: int, of: int, **values: Value) -> None:
-        """The line for one step; `step` is how many are done."""
+    def report(self, step: int, of: int, **values: Value) -> None:
+        """Print a progress line; `step` counts finished steps."""
         now = time.monotonic()
         speed = round(self._samples / max(now - self._since, 1e-9), 1)
         self._since, self._samples = now, 0
-        _line("PADDLE_PROGRESS", self._whose | {"step": step, "of": of} | values | {"samples_per_second": speed})
+        _line("PADDLE_PROGRESS", self._worker | {"step": step, "of": of} | values | {"samples_per_second": speed})
 
-    def end(self, **values: Value) -> None:
-        """The last line: what came of it."""
-        _line("PADDLE_RESULT", self._whose | values)
+    def report_result(self, **values: Value) -> None:
+        """Print the result line, which is the last one."""
+        _line("PADDLE_RESULT", self._worker | values)
 
 
 def _line(kind: str, values: dict[str, Value]) -> None:
-    """At once and in one piece: standard output is a pipe, and other threads may write to it."""
+    """Print in one write and flush: standard output is a pipe that other threads may write to."""
     print(f"{kind} {json.dumps({name: _number(value) for name, value in values.items()})}\n", end="", flush=True)
 
 
 def _number(value: Value) -> Value:
-    """JSON knows neither NaN nor infinity: a loss that is no number any more is null."""
+    """JSON has neither NaN nor infinity: such a loss becomes null."""
     if not isinstance(value, float):
         return value
     return round(value, 6) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Which epochs are kept in a folder that all pods share. An epoch is there whole or not at all, whenever a pod dies."""
+"""Checkpoints of epochs in a folder that all pods share. A checkpoint is complete or absent, whenever a pod dies."""
 
 import gzip
 import shutil
@@ -11,25 +11,25 @@ class Checkpoints:
         self.folder = folder
 
     def latest(self) -> tuple[int, Path] | None:
-        """The last epoch that was kept, and where; None if there is none to go on from."""
-        kept = [(int(path.name.removeprefix("epoch-")), path) for path in self.folder.glob("epoch-*[0-9]")]
-        return max(kept, default=None)
+        """The last saved epoch and its folder; None without a checkpoint."""
+        epochs = [(int(path.name.removeprefix("epoch-")), path) for path in self.folder.glob("epoch-*[0-9]")]
+        return max(epochs, default=None)
 
-    def part(self, epoch: int) -> Path:
-        """Where an epoch is written until it is whole. Nothing is left there of a pod that died while it wrote."""
-        part = self.folder / f"epoch-{epoch}.part"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        return part
+    def partial(self, epoch: int) -> Path:
+        """An empty folder for an epoch that is being written; remains of an interrupted write are removed."""
+        partial = self.folder / f"epoch-{epoch}.part"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        return partial
 
-    def keep(self, part: Path) -> None:
-        """From now on this is the latest; older ones go. Raises OSError if not all of it could be written."""
-        for path in part.rglob("*.gz"):
+    def commit(self, partial: Path) -> None:
+        """Make this the latest checkpoint and remove older ones. Raises OSError if a file is truncated."""
+        for path in partial.rglob("*.gz"):
             try:
                 gzip.decompress(path.read_bytes())
-            except (EOFError, zlib.error) as cut_short:  # a server that cannot write says so only in its log
-                raise OSError(f"{path} was not written to its end: is there room in {self.folder}?") from cut_short
+            except (EOFError, zlib.error) as cut_short:  # a server that cannot write only logs it
+                raise OSError(f"{path} is truncated: check the free space of {self.folder}") from cut_short
         older = list(self.folder.glob("epoch-*[0-9]"))
-        part.rename(part.with_suffix(""))
+        partial.rename(partial.with_suffix(""))
         for path in older:
             shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The rows that the model learns from: made from a seed, so that nothing has to be downloaded.
+"""Synthetic training data, generated from a seed, so that nothing has to be downloaded.
 
-A row is like a line in the log of an advertiser: a few categories (which site, which device ...), a few measures, and
-whether the reader clicked. A hidden rule decides that, so a model that learns is right far more often than a coin.
+A row is like a line of an ad log: a few categories (site, device ...), a few measures, and whether the user clicked. A
+hidden rule decides that, so a model that learns has an accuracy far above 0.5.
 """
 
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ def _row(source: Random) -> Row:
     return Row(measures, features, int(score > 0))
 
 
-def share_of(everything: list[Row], rank: int, workers: int) -> list[Row]:
-    """What one worker trains on: together the workers see every row once."""
-    return everything[rank::workers]
+def shard_of(rows: list[Row], rank: int, workers: int) -> list[Row]:
+    """The rows of one worker; together the workers see every row once."""
+    return rows[rank::workers]
 
 
-def one_row_for_each_value() -> list[Row]:
-    """Rows that name every feature there is, each once."""
+def rows_covering_all_features() -> list[Row]:
+    """Rows that contain every feature once."""
     columns = range(CATEGORIES)
     return [
         Row((0.0,) * MEASURES, tuple(column * VALUES + value for column in columns), clicked=0)
@@ -46,8 +46,8 @@ def one_row_for_each_value() -> list[Row]:
     ]
 
 
-def slots(row: Row) -> str:
-    """A line as fleet's datasets read it ("MultiSlot"): how many values, then the values, for each input in turn."""
+def format_multislot(row: Row) -> str:
+    """A line in fleet's "MultiSlot" format: for each input, the number of values and the values."""
     measures = [str(len(row.measures)), *(f"{measure:.5f}" for measure in row.measures)]
     features = [f"1 {feature}" for feature in row.features]
     return " ".join([*measures, *features, f"1 {row.clicked}"])

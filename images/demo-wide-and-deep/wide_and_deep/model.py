@@ -1,4 +1,4 @@
-"""The network: a wide part that remembers, a deep part that generalises, one probability from both."""
+"""A wide-and-deep network: a linear (wide) and a deep part give one probability."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def embedding(feature: paddle.static.Variable) -> paddle.static.Variable:
 
 
 def feed(rows: list[Row]) -> dict[str, np.ndarray]:
-    """Rows as what an executor feeds to the inputs above."""
+    """Rows as an executor's feed for the inputs above."""
     columns = [[row.features[column] for row in rows] for column in range(CATEGORIES)]
     return {
         "measures": np.array([row.measures for row in rows], "float32"),

@@ -1,4 +1,4 @@
-"""What a worker asks of the parameter servers beside training; some of it fleet has no public call for."""
+"""Calls from a worker to the parameter servers beside training; for some of them fleet has no public function."""
 
 import os
 import socket
@@ -10,8 +10,9 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 
 def wait_for_servers() -> None:
-    """Until all of them listen. Paddle 3.0.0 does not wait: there, a worker that comes first dies of "push dense
-    param failed". Only after fleet.init: with gloo, server 0 listens once all workers have met there.
+    """Wait until all servers listen. Call it after fleet.init: with gloo, server 0 listens once all workers joined.
+
+    Paddle 3.0.0 does not wait itself: a worker that is ready before the servers fails with "push dense param failed".
     """
     for endpoint in os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(","):
         host, port = endpoint.split(":")
@@ -28,7 +29,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def pull_dense() -> list[str]:
-    """Fetch the dense parameters into the global scope; their names."""
+    """Fetch the dense parameters into the global scope and return their names."""
     runtime = fleet.fleet._runtime_handle
     by_table = get_the_one_recv_context(runtime.context)
     names: list[str] = runtime._pull_all_dense([paddle.static.global_scope()], runtime._send_ctx, by_table)

@@ -1,8 +1,8 @@
 """Trains a wide-and-deep model with parameter servers: the same program runs in every pod of the job.
 
-Who a pod is and where its peers are stands in the environment, where the operator puts it: TRAINING_ROLE, POD_IP,
-PADDLE_PSERVERS_IP_PORT_LIST ... Yours to set: EPOCHS, ROWS, BATCH, LEARNING_RATE, and CHECKPOINT_DIR, a folder that all
-pods share: a job that is started again goes on from the last epoch in it.
+The operator sets a pod's role and peers in the environment: TRAINING_ROLE, POD_IP, PADDLE_PSERVERS_IP_PORT_LIST ...
+You can set EPOCHS, ROWS, BATCH, LEARNING_RATE, and CHECKPOINT_DIR, a folder that all pods share: a restarted job
+continues after the last epoch in it.
 """
 
 import os
@@ -10,7 +10,7 @@ import signal
 
 # The first process of a container ignores SIGTERM until it has a handler; Paddle's comes only with its import.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-os.environ.setdefault("FLAGS_enable_pir_api", "0")  # Paddle 3.0 has no parameter servers with its new kind of program
+os.environ.setdefault("FLAGS_enable_pir_api", "0")  # Paddle 3.0 has no parameter servers with PIR programs
 
 import hashlib
 import sys
@@ -24,12 +24,12 @@ import paddle
 from paddle.distributed import fleet
 from paddle.distributed.fleet.utils.ps_util import DistributedInfer
 
-from board import Board
+from all_gather import AllGather
 from checkpoint import Checkpoints
-from data import one_row_for_each_value, rows, share_of, slots
-from hush import hushed
+from data import format_multislot, rows, rows_covering_all_features, shard_of
 from model import Model, feed, wide_and_deep
 from progress import Progress
+from quiet import quiet_stdout
 from servers import pull_dense, wait_for_servers
 
 EPOCHS = int(os.environ.get("EPOCHS", "5"))
@@ -38,55 +38,54 @@ BATCH = int(os.environ.get("BATCH", "50"))  # for each worker
 LEARNING_RATE = float(os.environ.get("LEARNING_RATE", "0.005"))
 CHECKPOINT_DIR = os.environ.get("CHECKPOINT_DIR") and Path(os.environ["CHECKPOINT_DIR"]).absolute()
 HELD_OUT = 1000
-PATIENCE = 100  # so often the workers compare their parameters
+MAX_COMPARISONS = 100  # of the workers' parameters at the end
 
 
 def main() -> None:
-    check_that_this_can_work()
+    check_environment()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # Paddle leaves files behind where it runs (http.log, *_train_desc.prototxt)
-        model, evaluation = built()
+        model, evaluation = build_model()
         if fleet.is_server():
-            serve()
+            run_server()
         else:
-            work(model, evaluation)
+            run_worker(model, evaluation)
 
 
-@hushed()
-def built() -> tuple[Model, paddle.static.Program]:
-    """The model, which every pod needs to know, and the program that evaluates it."""
+@quiet_stdout()
+def build_model() -> tuple[Model, paddle.static.Program]:
+    """Build the model, which every pod needs, and the program that evaluates it."""
     paddle.enable_static()
     paddle.seed(1)
     fleet.init(fleet.PaddleCloudRoleMaker(is_collective=False), log_level="WARNING")
     model = wide_and_deep()
     evaluation = paddle.static.default_main_program().clone(for_test=True)
     strategy = fleet.DistributedStrategy()
-    # No worker waits for another. Of the other ways, in 2.6.2 a_sync=False crashes the workers, and with k_steps (geo)
-    # there is no sparse embedding.
+    # Asynchronous: in 2.6.2 a_sync=False crashes the workers, and k_steps (geo) has no sparse embedding.
     strategy.a_sync = True
-    strategy.a_sync_configs = {"launch_barrier": False}  # it looks for the servers every 3 s only; see wait_for_servers
-    # In so many files a checkpoint keeps the embedding. With Paddle's 1000, writing them takes longer than an epoch.
+    strategy.a_sync_configs = {"launch_barrier": False}  # it polls the servers every 3 s only; see wait_for_servers
+    # Files of the embedding in a checkpoint. With Paddle's default of 1000, writing takes longer than an epoch.
     strategy.sparse_table_configs = {"embedding": {"table_parameters.embedding.shard_num": 8}}
     fleet.distributed_optimizer(paddle.optimizer.Adam(LEARNING_RATE), strategy).minimize(model.loss)
     return model, evaluation
 
 
-@hushed()
-def serve() -> None:
+@quiet_stdout()
+def run_server() -> None:
     fleet.init_server()
-    fleet.run_server()  # for ever: the operator ends the servers once all workers are done
+    fleet.run_server()  # never returns: the operator stops the servers once all workers have succeeded
 
 
-def work(model: Model, evaluation: paddle.static.Program) -> None:
+def run_worker(model: Model, evaluation: paddle.static.Program) -> None:
     try:
         Worker(model, evaluation).train()
     except Exception:  # noqa: BLE001
-        # Python crashes where it ends while Paddle's threads talk to the servers, and 139 would hide what happened.
+        # Python crashes on exit while Paddle's threads talk to the servers; exit code 139 would hide the cause.
         traceback.print_exc()
         os._exit(1)
 
 
-def check_that_this_can_work() -> None:
+def check_environment() -> None:
     if not hasattr(paddle.base.core, "DistFleetWrapper"):  # core.is_compiled_with_brpc() says True even so
         sys.exit(f"this Paddle ({paddle.__version__}) has no parameter servers: use 2.6.2 or 3.0.0")
     for name in ("TRAINING_ROLE", "PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS"):
@@ -101,105 +100,108 @@ class Worker:
     def __init__(self, model: Model, evaluation: paddle.static.Program) -> None:
         self.model = model
         self.rank, workers = fleet.worker_index(), fleet.worker_num()
-        self.board = Board(self.rank, os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","))
+        self.all_gather = AllGather(self.rank, os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","))
         self.progress = Progress(self.rank, workers)
         self.checkpoints = Checkpoints(CHECKPOINT_DIR) if CHECKPOINT_DIR else None
-        self.share = share_of(rows(ROWS, "to learn from"), self.rank, workers)
+        self.shard = shard_of(rows(ROWS, "to learn from"), self.rank, workers)
         self.held_out = feed(rows(HELD_OUT, "held out"))
         self.executor = paddle.static.Executor(paddle.CPUPlace())
-        self.epochs_before = self.join()
-        with hushed():  # after joining: only then it is known which table of the servers has the embedding
+        self.start_epoch = self.join_job()
+        with quiet_stdout():  # after joining: the table of the embedding is known only then
             self.evaluation = DistributedInfer(evaluation).get_dist_infer_program()
 
-    @hushed()
-    def join(self) -> int:
-        """Meet the servers and the other workers; how many epochs were trained before."""
+    @quiet_stdout()
+    def join_job(self) -> int:
+        """Join the servers and the other workers; return how many epochs were trained before."""
         self.executor.run(paddle.static.default_startup_program())
         wait_for_servers()
         fleet.init_worker()  # worker 0 gives the servers their first parameters
         epochs = self.load() if self.checkpoints else 0
-        # In init_worker all wait for worker 0, but only if gloo is on: without it some have fetched nothing but zeros.
-        self.board.notes("the servers have their parameters")
+        # init_worker waits for worker 0 only if gloo is on: without it some workers have fetched only zeros.
+        self.all_gather.gather("the servers have their parameters")
         return epochs
 
     def load(self) -> int:
-        """From the checkpoint, if there is one; how many epochs are in it."""
+        """Load the checkpoint, if there is one; return how many epochs it has."""
         epochs, folder = self.checkpoints.latest() or (0, None)
-        found = [int(note) for note in self.board.notes("epochs in the checkpoint", str(epochs))]
-        if self.rank and epochs > found[0]:  # the others have trained since they met: this worker has come back alone
-            self.board.notes(f"epoch {epochs} is saved")  # worker 0 may still wait for it
-            return epochs  # the servers know more than the checkpoint does
+        found = [int(value) for value in self.all_gather.gather("epochs in the checkpoint", str(epochs))]
+        if self.rank and epochs > found[0]:  # the others have trained since they joined: only this worker was restarted
+            self.all_gather.gather(f"epoch {epochs} is saved")  # worker 0 may still wait for it
+            return epochs  # the servers are ahead of the checkpoint
         if len(set(found)) > 1:
             raise ValueError(
-                f"CHECKPOINT_DIR ({CHECKPOINT_DIR}) must be one folder for all pods, but workers find epochs {found}"
+                f"CHECKPOINT_DIR ({CHECKPOINT_DIR}) must be shared by all pods, but workers find epochs {found}"
             )
         if folder:
-            fleet.load_model(str(folder), mode=0)  # each server reads its part
+            fleet.load_model(str(folder), mode=0)  # each server loads its part
         return epochs
 
     def train(self) -> None:
-        steps = -(-len(self.share) // BATCH)
-        self.progress.tell(self.epochs_before * steps, EPOCHS * steps, **self.evaluated())
-        Path("rows").write_text("".join(f"{slots(row)}\n" for row in self.share))
-        for epoch in range(self.epochs_before + 1, EPOCHS + 1):
+        steps = -(-len(self.shard) // BATCH)
+        self.progress.report(self.start_epoch * steps, EPOCHS * steps, **self.evaluate())
+        Path("rows").write_text("".join(f"{format_multislot(row)}\n" for row in self.shard))
+        for epoch in range(self.start_epoch + 1, EPOCHS + 1):
             self.train_epoch()
-            self.progress.tell(epoch * steps, EPOCHS * steps, **self.evaluated())
+            self.progress.report(epoch * steps, EPOCHS * steps, **self.evaluate())
             self.save(epoch)
-        self.end()
+        self.report_result()
 
-    @hushed()
+    @quiet_stdout()
     def train_epoch(self) -> None:
-        """From a file: executor.run(feed=...) would send gradients, but never fetch what comes of them."""
+        """Train from a file: executor.run(feed=...) would send gradients but never fetch updated parameters."""
         dataset = paddle.distributed.QueueDataset()
         dataset.init(use_var=self.model.inputs, pipe_command="cat", batch_size=BATCH, thread_num=1)
         dataset.set_filelist(["rows"])
         self.executor.train_from_dataset(paddle.static.default_main_program(), dataset)
-        self.progress.trained(len(self.share))
+        self.progress.add_samples(len(self.shard))
 
-    @hushed()
-    def evaluated(self) -> dict[str, float]:
+    @quiet_stdout()
+    def evaluate(self) -> dict[str, float]:
         pull_dense()
         clicks, loss = self.run(self.held_out, [self.model.clicks, self.model.loss])
         right = (clicks > 0.5) == self.held_out["clicked"]
-        return {"loss": loss.item(), "accuracy": right.mean().item()}  # not float(loss): NumPy takes only a true scalar
+        return {
+            "loss": loss.item(),
+            "accuracy": right.mean().item(),
+        }  # not float(loss): NumPy needs a true scalar
 
     def run(self, rows: dict[str, np.ndarray], wanted: list[paddle.static.Variable]) -> list[np.ndarray]:
-        # A new executor each time: train_from_dataset drops scopes that a used one still points to.
+        # A new executor each time: train_from_dataset drops scopes that a used one still references.
         executor = paddle.static.Executor(paddle.CPUPlace())
         return executor.run(self.evaluation, feed=rows, fetch_list=[variable.name for variable in wanted])
 
-    @hushed()
+    @quiet_stdout()
     def save(self, epoch: int) -> None:
-        """While all workers wait, so that the checkpoint is of one moment. The servers write, each its part."""
+        """Save a consistent checkpoint while all workers wait; each server writes its part."""
         if not self.checkpoints:
             return
-        part = self.checkpoints.part(epoch) if self.rank == 0 else None
-        (path, *_) = self.board.notes(f"epoch {epoch} is trained", str(part))
+        partial = self.checkpoints.partial(epoch) if self.rank == 0 else None
+        (path, *_) = self.all_gather.gather(f"epoch {epoch} is trained", str(partial))
         fleet.save_persistables(self.executor, path, mode=0)
-        if part:
-            self.checkpoints.keep(part)
-        self.board.notes(f"epoch {epoch} is saved")
+        if partial:
+            self.checkpoints.commit(partial)
+        self.all_gather.gather(f"epoch {epoch} is saved")
 
-    def end(self) -> None:
-        """Gradients may still be under way: compare until all workers see the same parameters."""
-        for attempt in range(PATIENCE):
+    def report_result(self) -> None:
+        """Gradients may still be in flight: compare until all workers see the same parameters."""
+        for attempt in range(MAX_COMPARISONS):
             digest = self.digest()
-            agreed = len(set(self.board.notes(f"parameters, look {attempt}", digest))) == 1
+            agreed = len(set(self.all_gather.gather(f"parameters, comparison {attempt}", digest))) == 1
             if agreed:
                 break
             time.sleep(0.1)
-        self.progress.end(**self.evaluated(), parameters=digest, agreed=agreed)
+        self.progress.report_result(**self.evaluate(), parameters=digest, agreed=agreed)
         if not agreed:
-            raise RuntimeError("the workers still see different parameters: do they have the same servers?")
-        self.board.close()
+            raise RuntimeError("the workers see different parameters: check that they use the same servers")
+        self.all_gather.close()
         fleet.stop_worker()
 
-    @hushed()
+    @quiet_stdout()
     def digest(self) -> str:
-        """Of all parameters as the servers have them now: the dense ones, and the vector of each feature."""
+        """A digest of all parameters on the servers: the dense ones and each feature's embedding."""
         scope = paddle.static.global_scope()
         dense = [np.array(scope.find_var(name).get_tensor()) for name in pull_dense()]
-        vectors = self.run(feed(one_row_for_each_value()), self.model.embedded)
+        vectors = self.run(feed(rows_covering_all_features()), self.model.embedded)
         return hashlib.sha256(b"".join(values.tobytes() for values in [*dense, *vectors])).hexdigest()
 
 
