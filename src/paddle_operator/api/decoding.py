@@ -1,6 +1,6 @@
-"""Reads what others wrote into Structs, part by part: what can be read, and a sentence for each part that cannot.
+"""Decodes objects that users wrote into Structs, field by field, with a message for each field that is wrong.
 
-msgspec by itself stops at the first mistake, and a user who made three wants to hear of three.
+msgspec itself stops at the first error; a user who made three needs all three.
 """
 
 from enum import Enum
@@ -14,8 +14,8 @@ from paddle_operator.api.definition import KindDefinition, Sp, St
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-LONGEST_VALUE = 80
-IN_WORDS = {
+MAX_VALUE_CHARACTERS = 80
+TYPE_DESCRIPTIONS = {
     bool: "true or false",
     int: "a whole number",
     str: "a text",
@@ -26,20 +26,20 @@ IN_WORDS = {
 
 
 class InvalidSpec(ValueError):
-    """An object that breaks our rules; `problems` has a sentence for each: the field, the value and the fix."""
+    """An object that breaks our rules; `problems` has a message for each: field, value and fix."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = tuple(problems)
 
 
-def read(kind: type[S], written: object, path: str) -> tuple[S | None, list[str]]:
-    """What can be read of it, None where a field that must be there cannot; and a sentence for each part that cannot.
+def read_struct(kind: type[S], written: object, path: str) -> tuple[S | None, list[str]]:
+    """The Struct with every field that can be read, and a message for each that cannot; None without a required field.
 
-    A null is as if the field were not there, as for the API server.
+    A null counts as absent, as for the API server.
     """
     if not isinstance(written, dict):
-        return None, [f"{path} is {shown(written)}, but must be a map of fields"]
+        return None, [f"{path} is {format_value(written)}, but must be a map of fields"]
     values: dict[str, object] = {}
     problems: list[str] = []
     complete = True
@@ -84,7 +84,7 @@ def _decode(kind: type[S], raw: bytes) -> S:
 
 def _read_all_fields(kind: type[S], raw: bytes) -> S:
     """Slower, and finds every wrong type; a null counts as absent."""
-    spec, problems = read(kind, msgspec.json.decode(raw) or {}, "spec")
+    spec, problems = read_struct(kind, msgspec.json.decode(raw) or {}, "spec")
     if problems or spec is None:
         raise InvalidSpec(problems)
     return spec
@@ -95,35 +95,35 @@ def read_status(definition: KindDefinition[Sp, St], raw: bytes) -> St:
     try:
         return _decode(definition.status, raw)
     except msgspec.ValidationError:
-        return read(definition.status, msgspec.json.decode(raw) or {}, "status")[0] or definition.status()
+        return read_struct(definition.status, msgspec.json.decode(raw) or {}, "status")[0] or definition.status()
 
 
-def shown(value: object) -> str:
-    """A value as the user wrote it, cut where it is long."""
+def format_value(value: object) -> str:
+    """A value as the user wrote it, truncated."""
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}…"
 
 
 def _read_value(kind: Any, value: object, path: str) -> tuple[Any, list[str]]:
     kind = without_none(kind)
     if is_struct(kind):
-        return read(kind, value, path)
+        return read_struct(kind, value, path)
     if get_origin(kind) is tuple and is_struct(get_args(kind)[0]) and isinstance(value, list):
         return _read_items(get_args(kind)[0], value, path)
     try:
         return msgspec.convert(value, kind), []
     except msgspec.ValidationError:
-        return None, [f"{path} is {shown(value)}, but must be {_in_words(kind)}"]
+        return None, [f"{path} is {format_value(value)}, but must be {_describe_type(kind)}"]
 
 
 def _read_items(kind: type[S], values: list[object], path: str) -> tuple[tuple[S, ...], list[str]]:
-    both = [read(kind, value, f"{path}[{index}]") for index, value in enumerate(values)]
+    both = [read_struct(kind, value, f"{path}[{index}]") for index, value in enumerate(values)]
     problems = [problem for _, wrong in both for problem in wrong]
     return tuple(item for item, _ in both if item is not None), problems
 
 
 def without_none(kind: Any) -> Any:
-    """`int` of `int | None`; any other union stays."""
+    """`int` of `int | None`; any other union is returned unchanged."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
     others = tuple(member for member in get_args(kind) if member is not type(None))
@@ -134,8 +134,8 @@ def is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _in_words(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         *others, last = [str(member.value) for member in kind]
         return f"{', '.join(others)} or {last}"
-    return IN_WORDS.get(get_origin(kind) or kind, "something else")
+    return TYPE_DESCRIPTIONS.get(get_origin(kind) or kind, "something else")

@@ -8,7 +8,6 @@ import msgspec
 from paddle_operator.api import decoding
 from paddle_operator.api.decoding import InvalidSpec
 from paddle_operator.api.definition import KindDefinition, PrinterColumn, ScalePaths
-from paddle_operator.api.fitting import validate_template
 from paddle_operator.api.meta import Condition
 from paddle_operator.api.paddlejob_policy_rules import (
     IMMUTABLE_FIELDS,
@@ -19,7 +18,7 @@ from paddle_operator.api.paddlejob_policy_rules import (
     success_indexes,
 )
 from paddle_operator.api.paddlejob_rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES, templates_problems
-from paddle_operator.api.pod_template import pod_template, quantities
+from paddle_operator.api.pod_template import pod_template_schema, quantities_schema, validate_template
 from paddle_operator.api.spec import (
     OLD_SPELLINGS,
     CleanPodPolicy,
@@ -104,7 +103,7 @@ PADDLE_JOB = KindDefinition(
     name_schema={"pattern": LABEL, "maxLength": LONGEST_NAME},
     checks=(policy_problems, templates_problems, _template_type_problems),
     bounds=POLICY_BOUNDS,
-    type_schemas={dict[str, Any]: pod_template, dict[str, int | float | str]: quantities},
+    type_schemas={dict[str, Any]: pod_template_schema, dict[str, int | float | str]: quantities_schema},
     old_spellings=OLD_SPELLINGS,
     scale=ScalePaths(".spec.worker.replicas", ".status.worker.replicas", ".status.selector"),
 )

@@ -1,6 +1,6 @@
-"""The structural schema of a Struct: what a CRD and the reference say of its fields, read off the types themselves.
+"""The structural schema of a Struct, for the CRD and the reference, derived from its types.
 
-The description of a field is the text below it in the source, where editors show it as well.
+The description of a field is the text below it in the source, where editors show it, too.
 """
 
 import ast
@@ -16,7 +16,7 @@ import msgspec
 from paddle_operator.api.decoding import is_struct, without_none
 from paddle_operator.api.definition import KindDefinition, Schema
 
-PLAIN: dict[Any, Schema] = {
+PRIMITIVE_SCHEMAS: dict[Any, Schema] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     str: {"type": "string"},
@@ -26,7 +26,7 @@ PLAIN: dict[Any, Schema] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field as a user meets it; where it may be left out, `default` is what then counts, if that can be said."""
+    """A field as a user sees it. `default` is what counts where an optional field is absent, if it is a constant."""
 
     name: str
     type: Any
@@ -37,8 +37,8 @@ class Field:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """In the order of the source."""
-    described = descriptions(kind)
+    """The fields in the order of the source."""
+    described = field_descriptions(kind)
     return tuple(
         Field(
             field.encode_name,
@@ -51,8 +51,8 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
     )
 
 
-def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The text below each field, on one line."""
+def field_descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The text below each field, as one line."""
     (source,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(source, ast.ClassDef)
     found = {}
@@ -72,7 +72,7 @@ def schema_of(type_: Any, definition: KindDefinition[Any, Any]) -> Schema:
         return {"type": "string", "enum": accepted_values(type_, definition)}
     if get_origin(type_) is tuple:
         return {"type": "array", "items": schema_of(get_args(type_)[0], definition)}
-    return dict(PLAIN[type_])
+    return dict(PRIMITIVE_SCHEMAS[type_])
 
 
 def struct_schema(type_: type[msgspec.Struct], definition: KindDefinition[Any, Any]) -> Schema:
