@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from paddle_operator.cli.main import app
-from paddle_operator.embedded.cluster import served_kinds
+from paddle_operator.embedded.api_server import served_kinds
 from tests.support.paddlejob import EXAMPLES, InProcessPaddlejob
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.embedded.cluster import served_kinds
+from paddle_operator.embedded.api_server import served_kinds
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import Invalid

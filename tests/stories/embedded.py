@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from paddle_operator.embedded.cluster import served_kinds
+from paddle_operator.embedded.api_server import served_kinds
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import PlainConnection
 from paddle_operator.kube.errors import Conflict, NotFound

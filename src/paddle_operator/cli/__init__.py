@@ -1,1 +1,1 @@
-"""What people touch: `paddlejob run`, `get`, `logs`, … One file a verb; what is printed is made by pure functions."""
+"""The `paddlejob` command: one module a verb. Text is made by pure functions, printed by output.py."""

@@ -1,4 +1,4 @@
-"""Prints lines: results on standard output, everything else on standard error. Flushed, since a pipe may be read live."""
+"""Prints lines: results on standard output, everything else on standard error, flushed for readers of a pipe."""
 
 import sys
 

@@ -70,7 +70,7 @@ class Target:
 
     async def _embedded_cluster(self, stack: AsyncExitStack) -> Cluster:
         """The running cluster, or its API server alone. Raises AlreadyRuns if another command keeps the lock."""
-        from paddle_operator.embedded.cluster import api_server  # the local cluster, which a running one makes needless
+        from paddle_operator.embedded.api_server import api_server  # not needed if a cluster runs
 
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if running := self.state.running_cluster():
