@@ -77,7 +77,13 @@ class Node:
         self._node_manager = NodeManager(client, name, block, machine, self._clock)
         self._scheduler = self._build_scheduler(machine)
         hosts = HostRecordCache(self._services.store, self._pods.store)
-        deps = PodDeps(
+        deps = self._pod_deps(folder, images, sandbox, machine, hosts)
+        self._kubelet = Kubelet(client, self._pods, self._statuses, self._node_manager, block, hosts, deps)
+
+    def _pod_deps(
+        self, folder: Path, images: ImageService, sandbox: Sandbox, machine: Machine, hosts: HostRecordCache
+    ) -> PodDeps:
+        return PodDeps(
             folder=folder,
             images=images,
             sandbox=sandbox,
@@ -89,7 +95,6 @@ class Node:
             machine=machine,
             clock=self._clock,
         )
-        self._kubelet = Kubelet(client, self._pods, self._statuses, self._node_manager, block, hosts, deps)
 
     def _build_scheduler(self, machine: Machine) -> Scheduler:
         manager = self._node_manager
