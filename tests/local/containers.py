@@ -1,4 +1,4 @@
-"""What the tests of the sandbox start, by whom, and what came of it."""
+"""Runs containers and commands for the tests of the sandbox, also as an unprivileged user."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from typing import Any
 from paddle_operator.local.cri import DEFAULT_PATH, Command
 from paddle_operator.local.sandbox.sandbox import LocalSandbox
 
-SOMEBODY = 54321  # a uid without an account, for what an ordinary user sees when root runs the tests
+UNPRIVILEGED_UID = 54321  # a uid without an account, used if root runs the tests
 SOURCES = Path(__file__).parents[2] / "src"
 
 
@@ -25,62 +25,62 @@ class Outcome:
     output: str
 
 
-def a_command(*arguments: str, **fields: Any) -> Command:
+def make_command(*arguments: str, **fields: Any) -> Command:
     environment = {"PATH": DEFAULT_PATH, **fields.pop("environment", {})}
     return Command(arguments, environment, **fields)
 
 
-async def ran(sandbox: LocalSandbox, *arguments: str, **fields: Any) -> Outcome:
-    """A container's whole life. Raises StartError."""
+async def run_in_sandbox(sandbox: LocalSandbox, *arguments: str, **fields: Any) -> Outcome:
+    """Run a container until it exits. Raises StartError."""
     with tempfile.TemporaryFile() as output:
-        process = await sandbox.start(a_command(*arguments, **fields), output.fileno())
+        process = await sandbox.start(make_command(*arguments, **fields), output.fileno())
         code = await process.wait()
         output.seek(0)
         return Outcome(code, output.read().decode())
 
 
-async def shell(sandbox: LocalSandbox, script: str, **fields: Any) -> Outcome:
-    return await ran(sandbox, "sh", "-c", script, **fields)
+async def run_shell(sandbox: LocalSandbox, script: str, **fields: Any) -> Outcome:
+    return await run_in_sandbox(sandbox, "sh", "-c", script, **fields)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """For what other processes do: no clock of ours moves it."""
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll in real time: other processes do not use the tests' clock."""
     while not condition():
         await asyncio.sleep(0.01)
 
 
-def processes_with(mark: str) -> list[int]:
-    """Pids of live processes, in whichever namespace, that have the mark in their command line."""
+def find_processes(marker: str) -> list[int]:
+    """Pids of live processes, in all namespaces, whose command line contains the marker."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            words = (entry / "cmdline").read_bytes()
+            command_line = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if mark.encode() in words:
+        if marker.encode() in command_line:
             found.append(int(entry.name))
     return found
 
 
 @contextmanager
-def folder_of_somebody() -> Iterator[Path]:
-    """A folder that an ordinary user may reach and write to, which pytest's own are not when root runs the tests."""
-    with tempfile.TemporaryDirectory(prefix="of-somebody-") as name:
+def user_folder() -> Iterator[Path]:
+    """A folder that an unprivileged user can write to; pytest's own folders are root's if root runs the tests."""
+    with tempfile.TemporaryDirectory(prefix="unprivileged-") as name:
         folder = Path(name)
         if os.geteuid() == 0:
-            os.chown(folder, SOMEBODY, SOMEBODY)
+            os.chown(folder, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         yield folder
 
 
-def as_somebody(script: str, folder: Path) -> Any:
-    """What a Python program prints as JSON when an ordinary user runs it: we ourselves, unless we are root."""
+def run_as_user(script: str, folder: Path) -> Any:
+    """Run a Python program as an unprivileged user and decode the JSON that it prints."""
     identity: dict[str, Any] = {}
     if os.geteuid() == 0:
-        identity = {"user": SOMEBODY, "group": SOMEBODY, "extra_groups": []}
-    done = subprocess.run(
-        [python_for_somebody(identity), "-B", "-c", script],
+        identity = {"user": UNPRIVILEGED_UID, "group": UNPRIVILEGED_UID, "extra_groups": []}
+    result = subprocess.run(
+        [python_for_user(identity), "-B", "-c", script],
         cwd=folder,
         env={"PATH": DEFAULT_PATH, "PYTHONPATH": str(SOURCES), "HOME": str(folder)},
         capture_output=True,
@@ -88,19 +88,19 @@ def as_somebody(script: str, folder: Path) -> Any:
         timeout=60,
         **identity,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
-def python_for_somebody(identity: dict[str, Any]) -> str:
-    """A Python that everybody may run: ours may lie in root's home."""
+def python_for_user(identity: dict[str, Any]) -> str:
+    """A Python that any user may run; the tests' own may be in root's home."""
     for path in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
         try:
-            asked = subprocess.run(
+            result = subprocess.run(
                 [path, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], cwd="/", env={}, **identity
             )
         except OSError:
             continue
-        if asked.returncode == 0:
+        if result.returncode == 0:
             return path
-    raise AssertionError("no Python 3.11 that an ordinary user may run is on this machine: install one in /usr")
+    raise AssertionError("no Python 3.11 that an unprivileged user may run: install one in /usr")

@@ -1,4 +1,4 @@
-"""Folders with a Dockerfile, and wheels so small that no network is needed for them."""
+"""Creates folders with a Dockerfile, and wheels that need no network."""
 
 import zipfile
 from pathlib import Path
@@ -7,7 +7,7 @@ PYTHON_ONLY = "--no-index --no-deps"
 
 
 def make_image_folder(folder: Path, dockerfile: str, **files: str) -> Path:
-    """An image's folder; `train__py` stands for train.py."""
+    """Create an image's folder; the keyword `train__py` is the file train.py."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Dockerfile").write_text(dockerfile)
     for name, text in files.items():
@@ -18,18 +18,18 @@ def make_image_folder(folder: Path, dockerfile: str, **files: str) -> Path:
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", says: str = "hello") -> str:
-    """The file name of a wheel with one module and one program, both named as the wheel."""
+    """Create a wheel with one module and one program of its name, and return its file name."""
     folder.mkdir(parents=True, exist_ok=True)
     file = f"{name}-{version}-py3-none-any.whl"
-    information = f"{name}-{version}.dist-info"
+    dist_info = f"{name}-{version}.dist-info"
     contents = {
         f"{name}.py": f"WORD = {says!r}\ndef main():\n    print(WORD)\n",
-        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{information}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
+        f"{dist_info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{dist_info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{dist_info}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
     }
-    record = "".join(f"{path},,\n" for path in (*contents, f"{information}/RECORD"))
+    record = "".join(f"{path},,\n" for path in (*contents, f"{dist_info}/RECORD"))
     with zipfile.ZipFile(folder / file, "w") as wheel:
-        for path, text in {**contents, f"{information}/RECORD": record}.items():
+        for path, text in {**contents, f"{dist_info}/RECORD": record}.items():
             wheel.writestr(path, text)
     return file

@@ -162,14 +162,14 @@ async def test_two_followers_both_read_everything(logs: LogFiles) -> None:
 
 
 async def test_full_disk_loses_lines_without_raising(logs: LogFiles) -> None:
-    writer = open_log(logs, b"kept\n")
+    writer = open_log(logs, b"retained\n")
     writer._file.close()
     writer._file = io.FileIO("/dev/full", "a")
     for _ in range(3):
         writer.write(b"lost\n")
     assert "No space left on device" in writer.error
     logs.close(writer)
-    assert await read(logs) == b"kept\n"
+    assert await read(logs) == b"retained\n"
 
 
 @pytest.mark.parametrize(

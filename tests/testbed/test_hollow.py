@@ -174,15 +174,15 @@ async def test_annotation_makes_kubelet_notice_the_config_map(
 ) -> None:
     async with HollowNodes(kubelet_client, speed=0.001):  # without an update it would sync again in hours
         await client.create(PODS, make_pod(namespace, env=FROM_CONFIG_MAP))
-        held = await pods.until("worker", has_waiting_reason(CONFIG_ERROR))
-        waiting = held.status.container_statuses[0].state.waiting
+        waiting_pod = await pods.until("worker", has_waiting_reason(CONFIG_ERROR))
+        waiting = waiting_pod.status.container_statuses[0].state.waiting
         assert waiting
         assert waiting.message == 'configmap "config" not found'
-        assert (held.status.phase, bool(held.status.pod_ip)) == ("Pending", True)
+        assert (waiting_pod.status.phase, bool(waiting_pod.status.pod_ip)) == ("Pending", True)
         await client.create(CONFIG_MAPS, make_config_map(namespace))
-        await client.merge(PODS, held.key, {"metadata": {"annotations": {"woken": "now"}}})
+        await client.merge(PODS, waiting_pod.key, {"metadata": {"annotations": {"woken": "now"}}})
         running = await pods.until("worker", is_running)
-        assert running.status.pod_ip == held.status.pod_ip
+        assert running.status.pod_ip == waiting_pod.status.pod_ip
 
 
 async def test_late_config_map_is_noticed_without_an_update(
@@ -199,8 +199,8 @@ async def test_missing_volume_keeps_the_pod_without_an_address(
 ) -> None:
     volumes = [{"name": "files", "configMap": {"name": "config", "items": [{"key": "RANK", "path": "rank"}]}}]
     await client.create(PODS, make_pod(namespace, volumes=volumes))
-    held = await pods.until("worker", has_waiting_reason("ContainerCreating"))
-    assert not held.status.pod_ip
+    waiting_pod = await pods.until("worker", has_waiting_reason("ContainerCreating"))
+    assert not waiting_pod.status.pod_ip
     await client.create(CONFIG_MAPS, make_config_map(namespace))
     assert (await pods.until("worker", is_running)).status.pod_ip
 
@@ -241,9 +241,9 @@ async def test_pod_deleted_before_it_ran_has_status_unknown(
 ) -> None:
     nodes.script("worker", never_starts())
     await client.create(PODS, make_pod(namespace))
-    held = await pods.until("worker", has_waiting_reason("ContainerCreating"))
-    assert not held.status.pod_ip
-    await client.delete(PODS, held.key)
+    waiting_pod = await pods.until("worker", has_waiting_reason("ContainerCreating"))
+    assert not waiting_pod.status.pod_ip
+    await client.delete(PODS, waiting_pod.key)
     ended = await pods.until("worker", lambda pod: pod.finished)
     assert (terminated_state(ended).exit_code, terminated_state(ended).reason) == (137, "ContainerStatusUnknown")
     await pods.until_gone("worker")
@@ -306,8 +306,8 @@ async def test_image_that_never_pulls_keeps_the_pod_pending(
     nodes.script("worker", image_never_pulls())
     await client.create(PODS, make_pod(namespace))
     await pods.until("worker", has_waiting_reason("ErrImagePull"))
-    held = await pods.until("worker", has_waiting_reason("ImagePullBackOff"))
-    assert held.status.phase == "Pending"
+    waiting_pod = await pods.until("worker", has_waiting_reason("ImagePullBackOff"))
+    assert waiting_pod.status.phase == "Pending"
     nodes.script("worker", starts(after=0))
     await pods.until("worker", is_running)
 

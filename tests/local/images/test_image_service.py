@@ -12,7 +12,7 @@ import pytest
 from paddle_operator.local.cri import Image, ImageError
 from paddle_operator.local.images.image_service import ImageService, register_image, short_name, strip_tag
 from paddle_operator.local.sandbox.sandbox import NamespaceSandbox
-from tests.local.containers import SOURCES, ran, until
+from tests.local.containers import SOURCES, run_in_sandbox, wait_until
 from tests.local.image_folders import PYTHON_ONLY, make_image_folder, make_wheel
 
 THIS_PYTHON = f"FROM python:3.{sys.version_info[1]}\n"
@@ -113,12 +113,13 @@ async def test_pip_lines_become_a_venv_and_files_become_mounts(harness: ImageHar
 
     sandbox = NamespaceSandbox([harness.cache])  # the whole way: what the node does with it
     path = f"{image.programs[0]}:/usr/bin:/bin"
-    result = await ran(
+    result = await run_in_sandbox(
         sandbox, *image.entrypoint, *image.command,
         environment={"PATH": path}, mounts=image.mounts, working_directory=image.working_directory,
     )  # fmt: skip
     assert (result.code, result.output) == (0, "hello ['--fast']\n")
-    installed = await ran(sandbox, "tiny", environment={"PATH": path})  # a script knows its environment's place
+    # The script's first line has the path of its environment.
+    installed = await run_in_sandbox(sandbox, "tiny", environment={"PATH": path})
     assert installed.output == "hello\n"
 
 
@@ -283,11 +284,11 @@ images = ImageService([Path({str(harness.directories)!r})], Path("/none"), Path(
 asyncio.run(images.find("demo", print))
 """
     builder = await asyncio.create_subprocess_exec(sys.executable, "-c", build, env={"PYTHONPATH": str(SOURCES)})
-    await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+    await wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
     builder.kill()
     await builder.wait()
     pid = int(pid_file.read_text())
-    await until(lambda: not Path(f"/proc/{pid}").exists())
+    await wait_until(lambda: not Path(f"/proc/{pid}").exists())
 
     assert len(harness.environments()) == 1
     assert "pip failed" in str(await harness.refusal("demo"))  # it was started again
@@ -296,7 +297,7 @@ asyncio.run(images.find("demo", print))
 async def test_cancelled_build_leaves_no_process(harness: ImageHarness, tmp_path: Path) -> None:
     pid_file = make_hanging_image(harness, tmp_path)
     building = asyncio.create_task(harness.find("demo"))
-    await until(lambda: pid_file.exists() and pid_file.read_text() != "")
+    await wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")
     building.cancel()
     with pytest.raises(asyncio.CancelledError):
         await building

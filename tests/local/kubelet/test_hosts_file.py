@@ -34,8 +34,8 @@ def decoded_pod(name: str, address: str, *, ready: bool = True, namespace: str =
 
 
 def decoded_service(name: str = "mnist", **spec: Any) -> Service:
-    whole = {"clusterIP": "None", "selector": {"app": "mnist"}} | spec
-    return msgspec.convert({"metadata": {"name": name, "namespace": "ml"}, "spec": whole}, Service)
+    service_spec = {"clusterIP": "None", "selector": {"app": "mnist"}} | spec
+    return msgspec.convert({"metadata": {"name": name, "namespace": "ml"}, "spec": service_spec}, Service)
 
 
 def addresses(text: str) -> dict[str, str]:
@@ -120,9 +120,9 @@ async def test_service_name_resolves_in_another_pod(harness: NodeHarness) -> Non
 
 async def test_later_service_resolves_in_a_running_pod(harness: NodeHarness) -> None:
     await harness.create(
-        make_pod("early", "echo begun; until getent ahostsv4 mnist-ps-0 >/dev/null; do sleep 0.02; done")
+        make_pod("early", "echo started; until getent ahostsv4 mnist-ps-0 >/dev/null; do sleep 0.02; done")
     )
-    await harness.wait_printed(await harness.wait_running("early"), "begun")
+    await harness.wait_printed(await harness.wait_running("early"), "started")
     await harness.create(make_pod("mnist-ps-0", RUNS_UNTIL_SIGTERM, metadata={"labels": {"app": "mnist-ps-0"}}))
     await harness.wait_running("mnist-ps-0")
     await harness.create(headless("mnist-ps-0"), SERVICES)

@@ -29,8 +29,8 @@ from tests.local.kubelet.harness import (
     run_node,
 )
 
-RUNS_UNTIL_SIGTERM = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
-IGNORES_SIGTERM = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+RUNS_UNTIL_SIGTERM = "trap 'echo terminating; exit 7' TERM; echo started; while :; do sleep 0.05; done"
+IGNORES_SIGTERM = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 
 
 @pytest.fixture
@@ -103,13 +103,13 @@ async def test_unchanged_status_is_not_written(embedded: Client, tmp_path: Path)
         run_node(recording, tmp_path / "state", "default") as harness,
     ):
         barrier = {"envFrom": [{"configMapRef": {"name": "late"}}]}
-        await harness.create(make_pod("held", container=barrier))
-        await harness.wait_until("held", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+        await harness.create(make_pod("waiting", container=barrier))
+        await harness.wait_until("waiting", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
         written = len(recording.statuses)
         for number in range(3):
-            await embedded.merge(PODS, Key("default", "held"), {"metadata": {"annotations": {"n": str(number)}}})
+            await embedded.merge(PODS, Key("default", "waiting"), {"metadata": {"annotations": {"n": str(number)}}})
         await harness.create(make_config_map("late", x="y"), CONFIG_MAPS)
-        await harness.wait_finished("held")
+        await harness.wait_finished("waiting")
         assert [phase for phase in recording.statuses[written:] if phase == "Pending"] == []
 
 
@@ -141,7 +141,7 @@ async def test_shutdown_is_no_cause_for_a_pod_that_has_ended(embedded: Client, t
 async def test_second_stop_kills_at_once(embedded: Client, tmp_path: Path) -> None:
     async with run_node(embedded, tmp_path / "state", "default") as harness:
         await harness.create(make_pod("deaf", IGNORES_SIGTERM, terminationGracePeriodSeconds=3600))
-        await harness.wait_printed(await harness.wait_running("deaf"), "begun")
+        await harness.wait_printed(await harness.wait_running("deaf"), "started")
         harness.node.stop()
         await asyncio.sleep(0.1)
         assert harness.node.running_pods == 1
@@ -158,7 +158,7 @@ async def test_node_stops_without_its_server(
     faults, token = proxy
     async with Client(faults.connection(token)) as client, run_node(client, tmp_path / "state", "default") as harness:
         await harness.create(make_pod("deaf", IGNORES_SIGTERM, terminationGracePeriodSeconds=3600))
-        await harness.wait_printed(await harness.wait_running("deaf"), "begun")
+        await harness.wait_printed(await harness.wait_running("deaf"), "started")
         faults.deny()
         harness.node.stop()
         harness.node.stop()
@@ -184,15 +184,15 @@ async def test_cancelled_node_leaves_no_process(embedded: Client, tmp_path: Path
 async def test_restarted_node_resumes_pending_pods_and_retains_logs(embedded: Client, tmp_path: Path) -> None:
     barrier = {"envFrom": [{"configMapRef": {"name": "late"}}]}
     async with run_node(embedded, tmp_path / "state", "default") as harness:
-        done = await harness.run_pod("done", "echo kept")
-        await harness.create(make_pod("held", "echo started", container=barrier))
-        await harness.wait_until("held", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+        done = await harness.run_pod("done", "echo retained")
+        await harness.create(make_pod("waiting", "echo started", container=barrier))
+        await harness.wait_until("waiting", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
         await harness.create(make_pod("ran", RUNS_UNTIL_SIGTERM))
         await harness.wait_running("ran")
     async with run_node(embedded, tmp_path / "state", "default") as harness:
-        assert await harness.read_log(done) == "kept\n"
+        assert await harness.read_log(done) == "retained\n"
         await harness.create(make_config_map("late", x="y"), CONFIG_MAPS)
-        assert (await harness.wait_finished("held")).phase == "Succeeded"
+        assert (await harness.wait_finished("waiting")).phase == "Succeeded"
         assert (await harness.client.get(PODS, Key("default", "ran"))).status["reason"] == "NodeShutdown"
         await harness.delete("done")
         await harness.wait_deleted("done")
@@ -211,8 +211,10 @@ async def test_full_disk_is_a_message_in_the_pods_status(harness: NodeHarness, m
     with monkeypatch.context() as patched:
         patched.setattr("paddle_operator.local.kubelet.volume_manager.write_files", full)
         await harness.create(make_pod("full", "cat /data/x", container=own, volumes=volumes))
-        held = await harness.wait_until("full", lambda pod: "No space left on device" in pod.state().get("message", ""))
-        assert held.phase == "Pending"
+        waiting = await harness.wait_until(
+            "full", lambda pod: "No space left on device" in pod.state().get("message", "")
+        )
+        assert waiting.phase == "Pending"
     assert (await harness.wait_finished("full")).phase == "Succeeded"
 
 
@@ -225,8 +227,8 @@ async def test_container_waits_while_its_log_cannot_be_opened(
     with monkeypatch.context() as patched:
         patched.setattr(LogFiles, "open", full)
         await harness.create(make_pod("mute", "echo hi"))
-        held = await harness.wait_until("mute", lambda pod: pod.waiting_reason() == "CreateContainerError")
-        assert held.state()["message"] == "No space left on device"
+        waiting = await harness.wait_until("mute", lambda pod: pod.waiting_reason() == "CreateContainerError")
+        assert waiting.state()["message"] == "No space left on device"
     await harness.annotate("mute", again="please")
     assert await harness.read_log(await harness.wait_finished("mute")) == "hi\n"
 

@@ -13,8 +13,8 @@ from paddle_operator.local.kubelet.container_worker import RestartBackoff
 from testbed.clock import HurriedClock, LeapingClock
 from tests.local.kubelet.harness import PODS, NodeHarness, RawObject, make_pod, run_node
 
-RUNS_UNTIL_SIGTERM = "trap 'echo told; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
-IGNORES_SIGTERM = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+RUNS_UNTIL_SIGTERM = "trap 'echo terminating; exit 7' TERM; echo started; while :; do sleep 0.05; done"
+IGNORES_SIGTERM = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 
 
 def has_message(text: str) -> Callable[[RawObject], bool]:
@@ -131,7 +131,7 @@ async def test_pod_runs_until_both_containers_have_exited(harness: NodeHarness) 
     )
     await harness.create(manifest)
     running = await harness.wait_until("pair", lambda pod: pod.phase == "Running" and pod.state().get("exitCode") == 4)
-    await harness.wait_printed(running, "begun", "other")
+    await harness.wait_printed(running, "started", "other")
     assert running.condition("Ready")["message"] == "containers with unready status: [main]"
     await harness.client.merge(PODS, Key(harness.namespace, "pair"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await harness.wait_finished("pair")
@@ -176,7 +176,7 @@ async def test_on_failure_restarts_until_the_container_succeeds(harness: NodeHar
 async def test_deleted_pod_gets_sigterm_before_its_object_is_removed(harness: NodeHarness) -> None:
     await harness.create(make_pod("leaves", RUNS_UNTIL_SIGTERM))
     running = await harness.wait_running("leaves")
-    await harness.wait_printed(running, "begun")
+    await harness.wait_printed(running, "started")
     await harness.delete("leaves")
     ended = await harness.wait_until("leaves", lambda pod: "exitCode" in pod.state())
     assert (ended.phase, ended.state()["exitCode"]) == ("Failed", 7)
@@ -186,7 +186,7 @@ async def test_deleted_pod_gets_sigterm_before_its_object_is_removed(harness: No
 
 async def test_program_that_ignores_sigterm_is_killed(harness: NodeHarness) -> None:
     await harness.create(make_pod("deaf", IGNORES_SIGTERM, terminationGracePeriodSeconds=1))
-    await harness.wait_printed(await harness.wait_running("deaf"), "begun")
+    await harness.wait_printed(await harness.wait_running("deaf"), "started")
     await harness.delete("deaf")
     ended = await harness.wait_until("deaf", lambda pod: "exitCode" in pod.state())
     assert ended.state()["exitCode"] == 137
@@ -195,7 +195,7 @@ async def test_program_that_ignores_sigterm_is_killed(harness: NodeHarness) -> N
 
 async def test_second_deletion_shortens_the_grace_period(harness: NodeHarness) -> None:
     await harness.create(make_pod("stubborn", IGNORES_SIGTERM, terminationGracePeriodSeconds=3600))
-    await harness.wait_printed(await harness.wait_running("stubborn"), "begun")
+    await harness.wait_printed(await harness.wait_running("stubborn"), "started")
     await harness.delete("stubborn")
     await harness.wait_until("stubborn", lambda pod: pod.metadata.deletion_timestamp is not None)
     await harness.delete("stubborn", grace_seconds=1)
@@ -212,7 +212,7 @@ async def test_force_deleted_pod_leaves_no_process(harness: NodeHarness) -> None
         )
     )
     running = await harness.wait_running("forced")
-    await harness.wait_printed(running, "begun")
+    await harness.wait_printed(running, "started")
     await harness.delete("forced", grace_seconds=0)
     await harness.wait_deleted("forced")
     await harness.wait_removed(running)
@@ -221,12 +221,12 @@ async def test_force_deleted_pod_leaves_no_process(harness: NodeHarness) -> None
 
 async def test_patched_deadline_ends_the_pod_with_its_exit_code(harness: NodeHarness) -> None:
     await harness.create(make_pod("limited", RUNS_UNTIL_SIGTERM))
-    await harness.wait_printed(await harness.wait_running("limited"), "begun")
+    await harness.wait_printed(await harness.wait_running("limited"), "started")
     await harness.client.merge(PODS, Key(harness.namespace, "limited"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await harness.wait_finished("limited")
     assert (ended.phase, ended.status["reason"]) == ("Failed", "DeadlineExceeded")
     assert ended.state()["exitCode"] == 7
-    assert await harness.read_log(ended) == "begun\ntold\n"
+    assert await harness.read_log(ended) == "started\nterminating\n"
 
 
 async def test_exceeded_memory_limit_is_oomkilled(harness: NodeHarness) -> None:
@@ -239,7 +239,9 @@ async def test_hooks_run_after_start_and_before_sigterm(harness: NodeHarness) ->
     def appends(word: str) -> dict[str, Any]:
         return {"exec": {"command": ["sh", "-c", f"echo {word} >> /shared/story"]}}
 
-    script = "trap 'cat /shared/story; exit 0' TERM; while :; do test -e /shared/story && echo begun; sleep 0.05; done"
+    script = (
+        "trap 'cat /shared/story; exit 0' TERM; while :; do test -e /shared/story && echo started; sleep 0.05; done"
+    )
     lifecycle = {"postStart": appends("hello"), "preStop": appends("goodbye")}
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     await harness.create(
@@ -251,7 +253,7 @@ async def test_hooks_run_after_start_and_before_sigterm(harness: NodeHarness) ->
             activeDeadlineSeconds=3600,
         )
     )
-    await harness.wait_printed(await harness.wait_running("polite"), "begun")
+    await harness.wait_printed(await harness.wait_running("polite"), "started")
     await harness.client.merge(PODS, Key(harness.namespace, "polite"), {"spec": {"activeDeadlineSeconds": 1}})
     ended = await harness.wait_finished("polite")
     assert (await harness.read_log(ended)).endswith("hello\ngoodbye\n")
@@ -269,24 +271,24 @@ async def test_log_is_the_message_with_fallback_policy(harness: NodeHarness) -> 
 
 
 async def test_pod_events_in_order(harness: NodeHarness) -> None:
-    await harness.run_pod("told")
-    await harness.wait_event("told", "Started")
-    await harness.wait_event("told", "Scheduled")  # from another recorder: it may arrive after the others
-    reasons = [reason for reason, _ in await harness.events("told") if reason != "Scheduled"]
+    await harness.run_pod("observed")
+    await harness.wait_event("observed", "Started")
+    await harness.wait_event("observed", "Scheduled")  # from another recorder: it may arrive after the others
+    reasons = [reason for reason, _ in await harness.events("observed") if reason != "Scheduled"]
     assert reasons == ["Pulled", "Created", "Started"]
 
 
 async def test_node_shutdown_terminates_pods_with_grace(embedded: Client, tmp_path: Path) -> None:
     async with run_node(embedded, tmp_path / "state", "default") as harness:
         await harness.create(make_pod("shut", RUNS_UNTIL_SIGTERM))
-        await harness.create(make_pod("held", container={"envFrom": [{"configMapRef": {"name": "absent"}}]}))
-        await harness.wait_printed(await harness.wait_running("shut"), "begun")
-        await harness.wait_until("held", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+        await harness.create(make_pod("waiting", container={"envFrom": [{"configMapRef": {"name": "absent"}}]}))
+        await harness.wait_printed(await harness.wait_running("shut"), "started")
+        await harness.wait_until("waiting", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
         harness.node.stop()
         ended = await harness.wait_finished("shut")
         assert (ended.state()["exitCode"], ended.status["reason"]) == (7, "NodeShutdown")
-    held = await embedded.get(PODS, Key("default", "held"))
-    assert (held.phase, held.waiting_reason()) == ("Pending", "CreateContainerConfigError")
+    waiting = await embedded.get(PODS, Key("default", "waiting"))
+    assert (waiting.phase, waiting.waiting_reason()) == ("Pending", "CreateContainerConfigError")
 
 
 async def test_pods_of_a_killed_node_are_reported_lost(embedded: Client, tmp_path: Path) -> None:

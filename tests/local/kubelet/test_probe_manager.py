@@ -16,7 +16,7 @@ SERVES = """python3 -c '
 import http.server, os, threading
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if os.path.exists("/signs/healthy") else 500)
+        self.send_response(200 if os.path.exists("/signals/healthy") else 500)
         self.end_headers()
     def log_message(self, *_): pass
 http.server.HTTPServer((os.environ["POD_IP"], 8080), Handler).serve_forever()
@@ -54,22 +54,22 @@ def test_success_threshold_counts_successes_in_a_row() -> None:
 
 
 async def test_http_readiness_probe_sets_and_clears_ready(harness: NodeHarness, tmp_path: Path) -> None:
-    signs = tmp_path / "signs"
-    signs.mkdir()
+    signals = tmp_path / "signals"
+    signals.mkdir()
     probe = {"httpGet": {"port": "web", "path": "/"}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
     own = {
         "readinessProbe": probe,
         "ports": [{"name": "web", "containerPort": 8080}],
         "env": POD_IP,
-        "volumeMounts": [{"name": "signs", "mountPath": "/signs"}],
+        "volumeMounts": [{"name": "signals", "mountPath": "/signals"}],
     }
-    volumes = [{"name": "signs", "hostPath": {"path": str(signs)}}]
+    volumes = [{"name": "signals", "hostPath": {"path": str(signals)}}]
     await harness.create(make_pod("serves", SERVES, container=own, volumes=volumes))
     unready = await harness.wait_running("serves")
     assert unready.condition("Ready")["status"] == "False"
-    (signs / "healthy").touch()
+    (signals / "healthy").touch()
     await harness.wait_until("serves", lambda pod: pod.condition("Ready").get("status") == "True")
-    (signs / "healthy").unlink()
+    (signals / "healthy").unlink()
     await harness.wait_until("serves", lambda pod: pod.condition("Ready").get("status") == "False")
     assert await harness.wait_event("serves", "Unhealthy", "HTTP probe failed with statuscode: 500")
 

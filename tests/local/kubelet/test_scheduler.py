@@ -69,13 +69,13 @@ async def test_twenty_idle_minutes_cost_no_write(embedded: Client, tmp_path: Pat
     clock = HurriedClock(600)
     async with run_node(embedded, tmp_path / "state", "default", clock=clock) as harness:
         await harness.create(make_pod("runs", RUNS_UNTIL_SIGTERM))
-        await harness.create(make_pod("held", container={"envFrom": [{"configMapRef": {"name": "absent"}}]}))
+        await harness.create(make_pod("waiting", container={"envFrom": [{"configMapRef": {"name": "absent"}}]}))
         await harness.create(make_pod("unschedulable", container={"resources": {"limits": {"nvidia.com/gpu": 1}}}))
         await harness.wait_running("runs")
-        await harness.wait_until("held", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+        await harness.wait_until("waiting", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
         await harness.wait_until("unschedulable", lambda pod: bool(pod.condition("PodScheduled")))
         await harness.wait_event("unschedulable", "FailedScheduling")
-        await harness.wait_event("held", "Failed")
+        await harness.wait_event("waiting", "Failed")
         await harness.wait_event("runs", "Started")
         before = await version(harness)
         await clock.sleep(20 * 60)
@@ -95,19 +95,19 @@ async def test_pod_costs_one_write_a_step(harness: NodeHarness) -> None:
     )
     own = {
         "envFrom": [{"configMapRef": {"name": "late"}}],
-        "volumeMounts": [{"name": "signs", "mountPath": "/signs"}],
+        "volumeMounts": [{"name": "signals", "mountPath": "/signals"}],
     }
-    volumes = [{"name": "signs", "hostPath": {"path": str(harness.folder)}}]
+    volumes = [{"name": "signals", "hostPath": {"path": str(harness.folder)}}]
     with pytest.MonkeyPatch.context() as slow:  # long enough for a busy machine to do one step in it
         slow.setattr("paddle_operator.local.kubelet.status_manager.DEBOUNCE_SECONDS", 1.0)
         await harness.create(
-            make_pod("held", "until test -e /signs/go; do sleep 0.02; done", container=own, volumes=volumes)
+            make_pod("waiting", "until test -e /signals/go; do sleep 0.02; done", container=own, volumes=volumes)
         )
-        await harness.wait_until("held", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+        await harness.wait_until("waiting", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
         await harness.create(make_config_map("late", x="y"), CONFIG_MAPS)
-        await harness.wait_running("held")  # an exit before this write would make them one step
+        await harness.wait_running("waiting")  # an exit before this write would make them one step
         (harness.folder / "go").touch()
-        await harness.wait_finished("held")
+        await harness.wait_finished("waiting")
     assert steps == ["Pending", "Pending", "Pending CreateContainerConfigError", "Running", "Succeeded"]
 
 

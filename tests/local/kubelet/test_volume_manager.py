@@ -11,12 +11,10 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.cri import Image, Mount
 from tests.local.kubelet.harness import (
-    CLAIMS,
     CONFIG_MAPS,
     PODS,
     SECRETS,
     TIMEOUT_SECONDS,
-    VOLUMES,
     NodeHarness,
     make_config_map,
     make_pod,
@@ -36,11 +34,11 @@ def volume(**source: Any) -> dict[str, Any]:
 
 async def test_container_starts_as_soon_as_its_config_map_exists(harness: NodeHarness) -> None:
     await harness.create(make_pod("late", "echo $RANK", container=BARRIER))
-    held = await harness.wait_until("late", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
-    assert held.state()["message"] == 'configmap "mnist" not found'
-    assert held.address
-    assert held.phase == "Pending"
-    assert held.condition("PodReadyToStartContainers")["status"] == "True"
+    waiting = await harness.wait_until("late", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+    assert waiting.state()["message"] == 'configmap "mnist" not found'
+    assert waiting.address
+    assert waiting.phase == "Pending"
+    assert waiting.condition("PodReadyToStartContainers")["status"] == "True"
     await harness.create(make_config_map("mnist", RANK="3"), CONFIG_MAPS)
     await harness.annotate("late", woken="yes")
     assert await harness.read_log(await harness.wait_finished("late")) == "3\n"
@@ -51,8 +49,8 @@ async def test_container_waits_for_a_missing_key(harness: NodeHarness) -> None:
     reference = {"name": "mnist", "key": "rank"}
     env = [{"name": "RANK", "valueFrom": {"configMapKeyRef": reference}}]
     await harness.create(make_pod("keyless", "echo $RANK", container={"env": env}))
-    held = await harness.wait_until("keyless", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
-    assert held.state()["message"] == "couldn't find key rank in ConfigMap default/mnist"
+    waiting = await harness.wait_until("keyless", lambda pod: pod.waiting_reason() == "CreateContainerConfigError")
+    assert waiting.state()["message"] == "couldn't find key rank in ConfigMap default/mnist"
     await harness.client.merge(CONFIG_MAPS, Key(harness.namespace, "mnist"), {"data": {"rank": "5"}})
     assert await harness.read_log(await harness.wait_finished("keyless")) == "5\n"
 
@@ -182,8 +180,8 @@ async def test_sub_path_outside_the_volume_is_rejected(harness: NodeHarness, tmp
             **volume(hostPath={"path": str(tmp_path)}),
         )
     )
-    held = await harness.wait_until("escapes", lambda pod: pod.waiting_reason() == "CreateContainerError")
-    assert 'subPath "out" leads out of the volume' in held.state()["message"]
+    waiting = await harness.wait_until("escapes", lambda pod: pod.waiting_reason() == "CreateContainerError")
+    assert 'subPath "out" leads out of the volume' in waiting.state()["message"]
 
 
 @pytest.mark.parametrize(
@@ -205,106 +203,18 @@ async def test_pod_waits_for_a_volume_that_cannot_be_mount(harness: NodeHarness,
     note = await harness.wait_event("stuck", "FailedMount")
     assert note.startswith('MountVolume.SetUp failed for volume "data" : ')
     assert message in note
-    held = await harness.wait_until("stuck", lambda pod: "MountVolume" in pod.state().get("message", ""))
-    assert (held.phase, held.waiting_reason()) == ("Pending", "ContainerCreating")
+    waiting = await harness.wait_until("stuck", lambda pod: "MountVolume" in pod.state().get("message", ""))
+    assert (waiting.phase, waiting.waiting_reason()) == ("Pending", "ContainerCreating")
 
 
 async def test_host_network_pod_has_an_address_before_its_volumes(harness: NodeHarness) -> None:
     source = volume(configMap={"name": "mnist"})
     await harness.create(make_pod("hosted", "echo $HOSTNAME", container=mount("/data"), hostNetwork=True, **source))
-    held = await harness.wait_until("hosted", lambda pod: "MountVolume" in pod.state().get("message", ""))
-    assert held.address == held.status["hostIP"] == f"127.{harness.block.number}.0.1"
+    waiting = await harness.wait_until("hosted", lambda pod: "MountVolume" in pod.state().get("message", ""))
+    assert waiting.address == waiting.status["hostIP"] == f"127.{harness.block.number}.0.1"
     await harness.create(make_config_map("mnist", x="y"), CONFIG_MAPS)
     ended = await harness.wait_finished("hosted")
     assert await harness.read_log(ended) == "local-1\n"
-
-
-CLAIM = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolumeClaim",
-    "metadata": {"name": "nfs-pvc"},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "volumeMode": "Filesystem",
-        "resources": {"requests": {"storage": "10Gi"}},
-        "storageClassName": "slow",
-    },
-}
-NFS = {
-    "apiVersion": "v1",
-    "kind": "PersistentVolume",
-    "metadata": {"name": "nfs-pv"},
-    "spec": {
-        "capacity": {"storage": "10Gi"},
-        "volumeMode": "Filesystem",
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Recycle",
-        "storageClassName": "slow",
-        "nfs": {"path": "/nas", "server": "10.12.201.1"},
-    },
-}
-
-
-def claim_volume() -> dict[str, Any]:
-    return volume(persistentVolumeClaim={"claimName": "nfs-pvc"})
-
-
-async def wait_bound(harness: NodeHarness) -> Any:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while (claim := await harness.client.get(CLAIMS, Key("default", "nfs-pvc"))).phase != "Bound":
-            await asyncio.sleep(0.01)
-    return claim
-
-
-async def test_nfs_claim_of_the_user_guide_is_a_folder(harness: NodeHarness) -> None:
-    await harness.create(NFS, VOLUMES)
-    await harness.create({**CLAIM, "spec": CLAIM["spec"] | {"volumeName": "nfs-pv"}}, CLAIMS)  # type: ignore[operator]
-    ended = await harness.run_pod("stores", "echo data > /nas/it", container=mount("/nas"), **claim_volume())
-    assert ended.phase == "Succeeded"
-    assert (harness.folder / "volumes/default/nfs-pvc/it").read_text() == "data\n"
-    volume = await harness.client.get(VOLUMES, Key("", "nfs-pv"))
-    assert volume.phase == "Bound"
-    assert volume.spec["claimRef"]["name"] == "nfs-pvc"
-    assert (await wait_bound(harness)).status["capacity"] == {"storage": "10Gi"}
-
-
-async def test_data_of_a_provisioned_volume_survive_its_claim(harness: NodeHarness) -> None:
-    await harness.create(CLAIM, CLAIMS)
-    claim = await wait_bound(harness)
-    assert claim.spec["volumeName"] == f"pvc-{claim.uid}"
-    await harness.run_pod("stores", "echo data > /nas/it", container=mount("/nas"), **claim_volume())
-    await harness.client.delete(CLAIMS, claim.key)
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while await harness.client.list_all(VOLUMES):
-            await asyncio.sleep(0.01)
-    assert (harness.folder / "volumes/default/nfs-pvc/it").read_text() == "data\n"
-
-
-async def test_matching_volume_is_bound(harness: NodeHarness) -> None:
-    await harness.create(NFS, VOLUMES)
-    await harness.create(CLAIM, CLAIMS)
-    assert (await wait_bound(harness)).spec["volumeName"] == "nfs-pv"
-
-
-async def test_claim_folder_may_be_a_link(harness: NodeHarness, tmp_path: Path) -> None:
-    own = tmp_path / "datasets"
-    own.mkdir()
-    (harness.folder / "volumes/default").mkdir(parents=True)
-    (harness.folder / "volumes/default/nfs-pvc").symlink_to(own)
-    await harness.create(CLAIM, CLAIMS)
-    await harness.run_pod("stores", "echo data > /nas/it", container=mount("/nas"), **claim_volume())
-    assert (own / "it").read_text() == "data\n"
-
-
-async def test_pod_is_unschedulable_until_its_claim_exists(harness: NodeHarness) -> None:
-    await harness.create(make_pod("unclaimed", "true", container=mount("/nas"), **claim_volume()))
-    waiting = await harness.wait_until("unclaimed", lambda pod: pod.condition("PodScheduled").get("status") == "False")
-    assert waiting.condition("PodScheduled")["reason"] == "Unschedulable"
-    assert waiting.condition("PodScheduled")["message"] == (
-        '0/1 nodes are available: persistentvolumeclaim "nfs-pvc" not found.'
-    )
-    await harness.create(CLAIM, CLAIMS)
-    assert (await harness.wait_finished("unclaimed")).phase == "Succeeded"
 
 
 async def test_unwritable_state_folder_is_a_message_in_the_status(embedded: Client, tmp_path: Path) -> None:
@@ -312,8 +222,8 @@ async def test_unwritable_state_folder_is_a_message_in_the_status(embedded: Clie
     (tmp_path / "state/pods").write_text("a file where a folder should be")
     async with run_node(embedded, tmp_path / "state", "default") as harness:
         await harness.create(make_pod("stuck"))
-        held = await harness.wait_until("stuck", lambda pod: "directory" in pod.state().get("message", "").lower())
-        assert held.phase == "Pending"
+        waiting = await harness.wait_until("stuck", lambda pod: "directory" in pod.state().get("message", "").lower())
+        assert waiting.phase == "Pending"
         (tmp_path / "state/pods").unlink()
         assert (await harness.wait_finished("stuck")).phase == "Succeeded"
         assert await harness.client.get(PODS, Key(harness.namespace, "stuck"))

@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.local.sandbox.cgroup import CgroupsUnavailable, MemoryCgroups
 from paddle_operator.local.sandbox.sandbox import NamespaceSandbox, PlainSandbox
-from tests.local.containers import a_command
+from tests.local.containers import make_command
 
 ALLOCATE_4X_LIMIT = (
     "held = [bytearray(1 << 20) for _ in range(256)]"  # four times the limit, and no more if there is none
@@ -76,11 +76,11 @@ async def test_memory_limit_kills_and_is_reported(kind: str, tmp_path: Path) -> 
         assert os.geteuid() != 0, f"root can make groups: {limitations}"
         return
     with (tmp_path / "output").open("wb") as output:
-        command = a_command(sys.executable, "-c", ALLOCATE_4X_LIMIT, memory_bytes=64 << 20)
+        command = make_command(sys.executable, "-c", ALLOCATE_4X_LIMIT, memory_bytes=64 << 20)
         process = await sandbox.start(command, output.fileno())
         assert await process.wait() == 137
         assert process.out_of_memory
-        modest = await sandbox.start(a_command("true", memory_bytes=64 << 20), output.fileno())
+        modest = await sandbox.start(make_command("true", memory_bytes=64 << 20), output.fileno())
         assert await modest.wait() == 0
         assert not modest.out_of_memory
     assert remaining_cgroups() == []

@@ -23,7 +23,15 @@ from paddle_operator.local.sandbox.sandbox import (
     PlainSandbox,
     detect_sandbox,
 )
-from tests.local.containers import SOMEBODY, SOURCES, a_command, processes_with, ran, shell, until
+from tests.local.containers import (
+    SOURCES,
+    UNPRIVILEGED_UID,
+    find_processes,
+    make_command,
+    run_in_sandbox,
+    run_shell,
+    wait_until,
+)
 
 # Sleeps in a session of its own whose parent has ended, so that nothing but a container's end can find it.
 DAEMON = """
@@ -60,7 +68,7 @@ def duration() -> str:
 
 
 async def test_environment_is_exactly_what_was_given(sandbox: LocalSandbox) -> None:
-    result = await ran(sandbox, "env", environment={"PADDLE": "a\nb", "PATH": "/usr/bin:/bin"})
+    result = await run_in_sandbox(sandbox, "env", environment={"PADDLE": "a\nb", "PATH": "/usr/bin:/bin"})
     assert result.code == 0
     assert sorted(result.output.splitlines()) == ["PADDLE=a", "PATH=/usr/bin:/bin", "b"]
 
@@ -69,7 +77,7 @@ async def test_no_descriptors_or_signal_masks_are_inherited(
     sandbox: LocalSandbox,
 ) -> None:
     script = "ls /proc/self/fd; grep -E 'Sig(Blk|Ign)' /proc/self/status; test $(ps -o sid= -p $$) = $$ && echo leads"
-    result = await shell(sandbox, script)
+    result = await run_shell(sandbox, script)
     *descriptors, blocked, ignored, leads = result.output.split("\n")[:-1]
     assert descriptors == ["0", "1", "2", "3"]  # the last is of ls itself
     assert [int(line.split()[1], 16) & USER_SIGNALS_MASK for line in (blocked, ignored)] == [0, 0]
@@ -79,11 +87,11 @@ async def test_no_descriptors_or_signal_masks_are_inherited(
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -SEGV $$; sleep 9", 139)])
 async def test_exit_codes_match_a_container_engine(sandbox: LocalSandbox, script: str, code: int) -> None:
     # The first process of a PID namespace is safe from its own signals, so another one takes the hit.
-    assert (await shell(sandbox, f"sh -c '{script}'; exit $?")).code == code
+    assert (await run_shell(sandbox, f"sh -c '{script}'; exit $?")).code == code
 
 
 async def test_kill_gives_exit_code_137(sandbox: LocalSandbox) -> None:
-    process = await sandbox.start(a_command("sleep", "600"), sys.stderr.fileno())
+    process = await sandbox.start(make_command("sleep", "600"), sys.stderr.fileno())
     process.kill()
     assert await process.wait() == 137
     process.terminate()  # repeated requests have no effect
@@ -95,8 +103,8 @@ async def test_terminate_signals_only_the_first_process(sandbox: LocalSandbox, t
     other = "trap 'echo wrong' TERM; echo ready; sleep 600"
     script = f"trap 'echo asked; exit 7' TERM; sh -c \"{other}\" & while :; do wait; done"
     with (tmp_path / "output").open("wb") as output:
-        process = await sandbox.start(a_command("sh", "-c", script), output.fileno())
-        await until(lambda: "ready" in (tmp_path / "output").read_text())
+        process = await sandbox.start(make_command("sh", "-c", script), output.fileno())
+        await wait_until(lambda: "ready" in (tmp_path / "output").read_text())
         process.terminate()
         assert await process.wait() == 7
     assert (tmp_path / "output").read_text() == "ready\nasked\n"
@@ -113,7 +121,7 @@ async def test_terminate_signals_only_the_first_process(sandbox: LocalSandbox, t
 )
 async def test_start_error_has_the_engines_message(sandbox: LocalSandbox, program: str, message: str) -> None:
     with pytest.raises(StartError) as refused:
-        await ran(sandbox, program)
+        await run_in_sandbox(sandbox, program)
     assert str(refused.value) == message
 
 
@@ -122,34 +130,34 @@ async def test_program_is_resolved_in_the_containers_path(sandbox: LocalSandbox,
     (tmp_path / "mine").symlink_to(program)
     folder = tmp_path if isinstance(sandbox, PlainSandbox) else Path("/programs")
     mounts = (Mount(tmp_path, "/programs"),)
-    assert (await ran(sandbox, "mine", environment={"PATH": f"/nowhere:{folder}"}, mounts=mounts)).code == 0
+    assert (await run_in_sandbox(sandbox, "mine", environment={"PATH": f"/nowhere:{folder}"}, mounts=mounts)).code == 0
 
 
 async def test_unknown_executable_format_is_refused(sandbox: LocalSandbox, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     (tmp_path / "text").chmod(0o755)
     with pytest.raises(StartError, match=r"exec /.*/text: exec format error"):
-        await ran(sandbox, "/data/text", mounts=(Mount(tmp_path, "/data"),))
+        await run_in_sandbox(sandbox, "/data/text", mounts=(Mount(tmp_path, "/data"),))
 
 
 async def test_missing_command_is_refused(sandbox: LocalSandbox) -> None:
     with pytest.raises(StartError, match="no command specified"):
-        await ran(sandbox)
+        await run_in_sandbox(sandbox)
 
 
 async def test_no_process_survives_the_first_one(sandbox: LocalSandbox, duration: str) -> None:
-    result = await ran(sandbox, sys.executable, "-c", DAEMON, duration)
+    result = await run_in_sandbox(sandbox, sys.executable, "-c", DAEMON, duration)
     assert result.code == 0
-    assert processes_with(duration) == []
+    assert find_processes(duration) == []
 
 
 async def test_no_process_survives_kill(sandbox: LocalSandbox, duration: str) -> None:
     script = f"{sys.executable} -c '{DAEMON}' {duration}; exec sleep {duration}"
-    process = await sandbox.start(a_command("sh", "-c", script), sys.stderr.fileno())
-    await until(lambda: len([pid for pid in processes_with(duration) if is_sleep(pid)]) == 2)
+    process = await sandbox.start(make_command("sh", "-c", script), sys.stderr.fileno())
+    await wait_until(lambda: len([pid for pid in find_processes(duration) if is_sleep(pid)]) == 2)
     process.kill()
     await process.wait()
-    assert processes_with(duration) == []
+    assert find_processes(duration) == []
 
 
 @pytest.mark.parametrize("kind", ["NamespaceSandbox()", "PlainSandbox('')"])
@@ -168,24 +176,24 @@ asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", supervisor, env={"PYTHONPATH": str(SOURCES)})
     try:
-        await until(lambda: len([pid for pid in processes_with(duration) if is_sleep(pid)]) == 4)
+        await wait_until(lambda: len([pid for pid in find_processes(duration) if is_sleep(pid)]) == 4)
     finally:
         process.kill()
         await process.wait()
-    await until(lambda: processes_with(duration) == [])
+    await wait_until(lambda: find_processes(duration) == [])
 
 
 async def test_killed_shim_takes_its_container_along(namespaces: NamespaceSandbox, duration: str) -> None:
     script = f"for _ in $(seq 300); do sleep {duration} & done; wait"  # many, so that their end takes a moment
-    process = await namespaces.start(a_command("sh", "-c", script), sys.stderr.fileno())
-    await until(lambda: len(processes_with(duration)) > 300)
+    process = await namespaces.start(make_command("sh", "-c", script), sys.stderr.fileno())
+    await wait_until(lambda: len(find_processes(duration)) > 300)
     os.kill(parent_pid(process.pid), signal.SIGKILL)
     assert await process.wait() == 137
-    assert processes_with(duration) == []
+    assert find_processes(duration) == []
 
 
 async def test_shim_environment_is_empty(sandbox: LocalSandbox, duration: str) -> None:
-    process = await sandbox.start(a_command("sleep", duration, environment={"TOKEN": "x"}), sys.stderr.fileno())
+    process = await sandbox.start(make_command("sleep", duration, environment={"TOKEN": "x"}), sys.stderr.fileno())
     shim = Path(f"/proc/{parent_pid(process.pid)}")
     assert (shim / "environ").read_bytes() == b""
     assert b"TOKEN" not in (shim / "cmdline").read_bytes()
@@ -194,19 +202,19 @@ async def test_shim_environment_is_empty(sandbox: LocalSandbox, duration: str) -
 
 
 async def test_cancelled_start_leaves_no_process(sandbox: LocalSandbox, duration: str) -> None:
-    starting = asyncio.create_task(sandbox.start(a_command("sleep", duration), sys.stderr.fileno()))
+    starting = asyncio.create_task(sandbox.start(make_command("sleep", duration), sys.stderr.fileno()))
     await asyncio.sleep(0)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    await until(lambda: processes_with(duration) == [])
+    await wait_until(lambda: find_processes(duration) == [])
 
 
 async def test_cancelled_partial_spec_leaves_no_shim(sandbox: LocalSandbox) -> None:
     endless = {"X": "x" * (64 << 20)}  # more than the shim reads before the start is cancelled
     before = children()
-    starting = asyncio.create_task(sandbox.start(a_command("true", environment=endless), sys.stderr.fileno()))
-    await until(lambda: bool(children() - before))
+    starting = asyncio.create_task(sandbox.start(make_command("true", environment=endless), sys.stderr.fileno()))
+    await wait_until(lambda: bool(children() - before))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -215,17 +223,17 @@ async def test_cancelled_partial_spec_leaves_no_shim(sandbox: LocalSandbox) -> N
 
 async def test_large_environment_arrives_whole(sandbox: LocalSandbox) -> None:
     environment = {f"ENDPOINTS_{number}": "x" * 120_000 for number in range(5)}
-    assert (await shell(sandbox, "env | wc -c", environment=environment)).output.strip() > "600000"
+    assert (await run_shell(sandbox, "env | wc -c", environment=environment)).output.strip() > "600000"
 
 
 async def test_concurrent_containers_keep_their_exit_codes(sandbox: LocalSandbox) -> None:
-    results = await asyncio.gather(*(shell(sandbox, f"exit {number}") for number in range(8)))
+    results = await asyncio.gather(*(run_shell(sandbox, f"exit {number}") for number in range(8)))
     assert [result.code for result in results] == list(range(8))
 
 
 @pytest.mark.parametrize("free", [1, 3])  # no socket, and a socket but no process
 async def test_exhausted_descriptors_fail_without_a_leak(sandbox: LocalSandbox, free: int) -> None:
-    await shell(sandbox, "true")  # what stays from the first time is there now
+    await run_shell(sandbox, "true")  # what stays from the first time is there now
     gc.collect()  # what other tests have left open is closed now, and nothing while we count
     gc.disable()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -235,7 +243,7 @@ async def test_exhausted_descriptors_fail_without_a_leak(sandbox: LocalSandbox, 
     resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1 + free, limits[1]))
     try:
         with pytest.raises(StartError, match="cannot start another process: Too many open files"):
-            await sandbox.start(a_command("true"), sys.stderr.fileno())
+            await sandbox.start(make_command("true"), sys.stderr.fileno())
         next_descriptor = os.dup(0)
         assert next_descriptor == taken[-1] + 1
         os.close(next_descriptor)
@@ -249,7 +257,7 @@ async def test_exhausted_descriptors_fail_without_a_leak(sandbox: LocalSandbox, 
 async def test_uncreatable_scratch_directory_is_refused(sandbox: LocalSandbox, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match="cannot create the container"):
-        await ran(sandbox, "true", scratch=tmp_path / "file")
+        await run_in_sandbox(sandbox, "true", scratch=tmp_path / "file")
 
 
 # NamespaceSandbox
@@ -258,14 +266,16 @@ async def test_uncreatable_scratch_directory_is_refused(sandbox: LocalSandbox, t
 async def test_container_is_root_pid_1_with_its_host_name(
     namespaces: NamespaceSandbox,
 ) -> None:
-    result = await shell(namespaces, "id -u; echo $$; hostname; ls -d /proc/[0-9]* | wc -l", host_name="mnist-worker-0")
+    result = await run_shell(
+        namespaces, "id -u; echo $$; hostname; ls -d /proc/[0-9]* | wc -l", host_name="mnist-worker-0"
+    )
     uid, pid, name, processes = result.output.split()
     assert (uid, pid, name) == ("0", "1", "mnist-worker-0")
     assert int(processes) <= 5
 
 
 async def test_container_runs_as_another_uid(namespaces: NamespaceSandbox, tmp_path: Path) -> None:
-    result = await shell(namespaces, "id -u; touch /data/mine", user=1000, mounts=(Mount(tmp_path, "/data"),))
+    result = await run_shell(namespaces, "id -u; touch /data/mine", user=1000, mounts=(Mount(tmp_path, "/data"),))
     assert result.output == "1000\n"
     assert (tmp_path / "mine").stat().st_uid == os.geteuid()
 
@@ -280,7 +290,7 @@ async def test_volumes_are_mounted_and_read_only_is_enforced(namespaces: Namespa
         Mount(tmp_path / "two/key", "/usr/lib/paddle.key", read_only=True),
     )
     script = "echo x > /nas/wide_and_deep/made; cat /etc/paddle/conf/key /usr/lib/paddle.key; ls /etc/passwd"
-    result = await shell(namespaces, f"{script}; > /etc/paddle/conf/no", mounts=mounts)
+    result = await run_shell(namespaces, f"{script}; > /etc/paddle/conf/no", mounts=mounts)
     assert (tmp_path / "one/made").read_text() == "x\n"
     assert result.output.startswith("secretsecret/etc/passwd\n")
     assert "Read-only file system" in result.output
@@ -297,9 +307,9 @@ import asyncio, json
 from pathlib import Path
 from paddle_operator.local.cri import Mount
 from paddle_operator.local.sandbox.sandbox import NamespaceSandbox
-from tests.local.containers import shell
+from tests.local.containers import run_shell
 mount = Mount(Path({str(tmp_path)!r}), "/data", read_only=True)
-print(json.dumps(asyncio.run(shell(NamespaceSandbox(), "echo fine; touch /data/no", mounts=(mount,))).output))
+print(json.dumps(asyncio.run(run_shell(NamespaceSandbox(), "echo fine; touch /data/no", mounts=(mount,))).output))
 """
     output = run_in_namespaces(preparation, script)
     assert output.startswith("fine\n")
@@ -309,9 +319,9 @@ print(json.dumps(asyncio.run(shell(NamespaceSandbox(), "echo fine; touch /data/n
 async def test_container_reads_what_its_caller_can_read(namespaces: NamespaceSandbox, tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("text")
     if os.geteuid() == 0:  # who may read what belongs to others
-        os.chown(tmp_path / "theirs", SOMEBODY, SOMEBODY)
+        os.chown(tmp_path / "theirs", UNPRIVILEGED_UID, UNPRIVILEGED_UID)
     (tmp_path / "theirs").chmod(0o600)
-    assert (await shell(namespaces, "cat /data/theirs", mounts=(Mount(tmp_path, "/data"),))).output == "text"
+    assert (await run_shell(namespaces, "cat /data/theirs", mounts=(Mount(tmp_path, "/data"),))).output == "text"
 
 
 def visible_paths(folder: str) -> list[str]:
@@ -321,7 +331,7 @@ def visible_paths(folder: str) -> list[str]:
 async def test_tmp_and_shm_are_private(namespaces: NamespaceSandbox, tmp_path: Path) -> None:
     name = f"paddle-{uuid.uuid4()}"
     for folder in ("/tmp", "/dev/shm", "/var/tmp"):
-        result = await shell(namespaces, f"touch {folder}/{name}; ls {folder}", scratch=tmp_path / "scratch")
+        result = await run_shell(namespaces, f"touch {folder}/{name}; ls {folder}", scratch=tmp_path / "scratch")
         # Where the interpreter or its environment is below /tmp, as in a clone there, the way to it is shown.
         assert set(result.output.split()) - {Path(shown).parts[2] for shown in visible_paths(folder)} == {name}
         assert not Path(folder, name).exists()
@@ -330,7 +340,7 @@ async def test_tmp_and_shm_are_private(namespaces: NamespaceSandbox, tmp_path: P
 
 async def test_hosts_file_is_private(namespaces: NamespaceSandbox) -> None:
     before = Path("/etc/hosts").read_text()
-    result = await shell(namespaces, "getent hosts mnist-ps-0; echo >> /etc/hosts", hosts="127.33.1.7 mnist-ps-0\n")
+    result = await run_shell(namespaces, "getent hosts mnist-ps-0; echo >> /etc/hosts", hosts="127.33.1.7 mnist-ps-0\n")
     assert result.output.split() == ["127.33.1.7", "mnist-ps-0"]
     assert Path("/etc/hosts").read_text() == before
 
@@ -340,7 +350,7 @@ async def test_mounted_hosts_file_can_change_at_run_time(namespaces: NamespaceSa
     hosts.write_text("127.33.1.7 early\n")
     script = "until grep -q late /etc/hosts; do sleep 0.01; done; getent hosts late"
     with (tmp_path / "output").open("wb") as output:
-        command = a_command("sh", "-c", script, mounts=(Mount(hosts, "/etc/hosts"),))
+        command = make_command("sh", "-c", script, mounts=(Mount(hosts, "/etc/hosts"),))
         process = await namespaces.start(command, output.fileno())
         with hosts.open("r+") as file:
             file.write("127.33.1.8 late\n")
@@ -351,7 +361,7 @@ async def test_mounted_hosts_file_can_change_at_run_time(namespaces: NamespaceSa
 async def test_read_only_path_below_tmp_is_visible(tmp_path: Path) -> None:
     (tmp_path / "environment").mkdir()
     sandbox = NamespaceSandbox([tmp_path])
-    result = await shell(sandbox, f"ls {tmp_path}; touch {tmp_path}/no")
+    result = await run_shell(sandbox, f"ls {tmp_path}; touch {tmp_path}/no")
     assert result.output.startswith("environment\n")
     assert "Read-only file system" in result.output
 
@@ -365,27 +375,27 @@ async def test_writes_to_read_only_paths_stay_private(tmp_path: Path) -> None:
     script = f"cd '{shown}' && echo new > new && echo changed > old && cat new old"
     # In memory an overlay can always keep what is written; where the machine's disk cannot, the folder is read-only.
     with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
-        result = await shell(sandbox, script, scratch=Path(scratch))
+        result = await run_shell(sandbox, script, scratch=Path(scratch))
     assert (result.code, result.output) == (0, "new\nchanged\n")
     assert [path.name for path in shown.iterdir()] == ["old"]
     assert (shown / "old").read_text() == "old"
-    assert (await shell(sandbox, f"cat '{shown}/new'", scratch=tmp_path / "another")).code == 1
+    assert (await run_shell(sandbox, f"cat '{shown}/new'", scratch=tmp_path / "another")).code == 1
 
 
 async def test_missing_working_directory_is_created(namespaces: NamespaceSandbox) -> None:
-    result = await shell(namespaces, "pwd; touch here", working_directory="/made/for/this")
+    result = await run_shell(namespaces, "pwd; touch here", working_directory="/made/for/this")
     assert (result.code, result.output) == (0, "/made/for/this\n")
     assert not Path("/made").exists()
 
 
 async def test_signal_to_own_group_does_not_reach_the_shim(namespaces: NamespaceSandbox) -> None:
-    result = await shell(namespaces, "trap 'echo heard; exit 5' USR1; kill -USR1 0; sleep 60")
+    result = await run_shell(namespaces, "trap 'echo heard; exit 5' USR1; kill -USR1 0; sleep 60")
     assert (result.code, result.output) == (5, "heard\n")
 
 
 async def test_host_mounts_are_unchanged(namespaces: NamespaceSandbox, tmp_path: Path) -> None:
     before = Path("/proc/self/mountinfo").read_text()
-    await shell(namespaces, "true", mounts=(Mount(tmp_path, "/etc/paddle"),), working_directory="/new")
+    await run_shell(namespaces, "true", mounts=(Mount(tmp_path, "/etc/paddle"),), working_directory="/new")
     assert Path("/proc/self/mountinfo").read_text() == before
 
 
@@ -398,12 +408,12 @@ async def test_plain_sandbox_maps_volume_paths(tmp_path: Path) -> None:
     (tmp_path / "inner/run").chmod(0o755)
     sandbox = PlainSandbox("a test disables namespaces")
     mounts = (Mount(tmp_path, "/app"), Mount(tmp_path / "inner", "/app/elsewhere"))
-    result = await ran(sandbox, "/app/elsewhere/run", mounts=mounts, working_directory="/app/inner")
+    result = await run_in_sandbox(sandbox, "/app/elsewhere/run", mounts=mounts, working_directory="/app/inner")
     assert result.output == f"{tmp_path}/inner\n"
 
 
 async def test_plain_sandbox_uses_scratch_for_tmp(tmp_path: Path) -> None:
-    result = await shell(PlainSandbox("a test disables namespaces"), "mktemp", scratch=tmp_path)
+    result = await run_shell(PlainSandbox("a test disables namespaces"), "mktemp", scratch=tmp_path)
     assert result.output.startswith(f"{tmp_path}/")
 
 

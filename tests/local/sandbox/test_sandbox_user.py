@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.containers import as_somebody, folder_of_somebody
+from tests.local.containers import run_as_user, user_folder
 
 RUN = """
 import asyncio, json, os, shutil, tempfile
@@ -41,7 +41,7 @@ asyncio.run(main())
 
 
 def run_unprivileged(script: str, folder: Path, user: int = 0) -> Any:
-    return as_somebody(RUN.replace("SCRIPT", repr(script)).replace("USER", str(user)), folder)
+    return run_as_user(RUN.replace("SCRIPT", repr(script)).replace("USER", str(user)), folder)
 
 
 @pytest.mark.parametrize("user", [0, 1000])
@@ -49,7 +49,7 @@ def test_unprivileged_container_has_mounts_names_and_uid(user: int) -> None:
     script = (
         "id -u; hostname; pwd; getent hosts mnist-ps-0; cat /etc/paddle/key; touch /nas/data/made /tmp/x /dev/shm/x"
     )
-    with folder_of_somebody() as folder:
+    with user_folder() as folder:
         name, code, text, caller, owner = run_unprivileged(script, folder, user)
     assert (name, code) == ("NamespaceSandbox", 0)
     uid, host_name, directory, address, _, key = text.split()
@@ -60,13 +60,13 @@ def test_unprivileged_container_has_mounts_names_and_uid(user: int) -> None:
 
 
 def test_unprivileged_container_has_a_writable_home() -> None:
-    with folder_of_somebody() as folder:
+    with user_folder() as folder:
         _, code, text, *_ = run_unprivileged("touch /nas/data/made; mkdir -p $HOME/.cache/paddle && echo made", folder)
     assert (code, text) == (0, "made\n")
 
 
 def test_unprivileged_writes_leave_shared_paths_unchanged() -> None:
-    with folder_of_somebody() as folder:
+    with user_folder() as folder:
         _, code, text, *_ = run_unprivileged(
             f"touch /nas/data/made; cd {folder}/shown && echo x > new && cat new", folder
         )
@@ -75,7 +75,7 @@ def test_unprivileged_writes_leave_shared_paths_unchanged() -> None:
 
 
 def test_unprivileged_read_only_mounts_refuse_writes() -> None:
-    with folder_of_somebody() as folder:
+    with user_folder() as folder:
         _, code, text, *_ = run_unprivileged("touch /nas/data/made; touch /etc/paddle/key; touch /locked/x", folder)
     assert code == 1
     assert text.count("Read-only file system") == 2
