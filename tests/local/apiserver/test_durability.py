@@ -97,8 +97,8 @@ async def test_every_acknowledged_write_survives_a_kill(tmp_path: Path, pytestco
                 asyncio.ensure_future(ledger.write(client, writer, random.Random(dice.random())))
                 for writer in range(WRITERS)
             ]
-            start_version = ledger.newest_version
-            await wait_until(lambda start_version=start_version: ledger.newest_version >= start_version + 20)  # type: ignore[misc]  # however slow the disk
+            enough = ledger.newest_version + 20  # however slow the disk is
+            await wait_until(lambda enough=enough: ledger.newest_version >= enough)  # type: ignore[misc]
             await asyncio.sleep(dice.uniform(0, 0.5))  # a kill at a random moment
             os.kill(process.pid, signal.SIGKILL)
             await asyncio.gather(*writers)

@@ -46,7 +46,7 @@ def real(control_plane: ControlPlane, paddlejob_crd: None, namespace: str, tmp_p
 
 
 @pytest.fixture
-async def local(embedded: KubectlServer, real: KubectlServer) -> KubectlServer:
+async def candidate(embedded: KubectlServer, real: KubectlServer) -> KubectlServer:
     """The local server with the real server's namespace of this test."""
     manifest: Manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": real.namespace}}
     await embedded.create_and_get(manifest)

@@ -17,13 +17,13 @@ AGES = re.compile(r"\b\d+m?\d*s\b")
 
 
 @pytest.fixture
-async def both(local: KubectlServer, real: KubectlServer) -> tuple[KubectlServer, KubectlServer]:
+async def both(candidate: KubectlServer, real: KubectlServer) -> tuple[KubectlServer, KubectlServer]:
     """The local and the real server with the same objects."""
-    for server in (local, real):
+    for server in (candidate, real):
         for manifest in (LABELLED, SERVICE, CONFIG, make_job()):
             await server.create_and_get(manifest)
         await server.send("PATCH", f"{server.path(LABELLED, name='labelled')}/status", RUNNING, media=MERGE)
-    return local, real
+    return candidate, real
 
 
 RUNNING: Manifest = {
@@ -158,9 +158,11 @@ OWN_LINES = re.compile(
 
 
 @pytest.mark.parametrize("target", DESCRIBED)
-async def test_describe_is_the_same_as_from_a_cluster(local: KubectlServer, real: KubectlServer, target: str) -> None:
+async def test_describe_is_the_same_as_from_a_cluster(
+    candidate: KubectlServer, real: KubectlServer, target: str
+) -> None:
     texts = []
-    for server in (local, real):
+    for server in (candidate, real):
         for manifest in DESCRIBED[target]:
             await server.create_and_get(in_namespace(manifest, real.namespace))
         text = await server.kubectl("describe", *(target.split("/") if "/" in target else [target]))
@@ -234,9 +236,9 @@ async def test_api_resources(embedded: KubectlServer) -> None:
     }
 
 
-async def test_api_resources_are_the_same_as_on_a_cluster(local: KubectlServer, real: KubectlServer) -> None:
+async def test_api_resources_are_the_same_as_on_a_cluster(candidate: KubectlServer, real: KubectlServer) -> None:
     """Every line of ours is one of theirs, except for Volcano's kinds."""
-    tables = [await server.kubectl("api-resources", "-o", "wide", "--no-headers") for server in (local, real)]
+    tables = [await server.kubectl("api-resources", "-o", "wide", "--no-headers") for server in (candidate, real)]
     ours, theirs = ({tuple(sorted_words(line)) for line in table.splitlines()} for table in tables)
     assert {line[0] for line in ours - theirs} == {"podgroups"}
 

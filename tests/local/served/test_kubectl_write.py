@@ -26,7 +26,7 @@ async def get_json(server: KubectlServer, *target: str) -> Any:
     return json.loads(await server.kubectl("get", *target, "-o", "json"))
 
 
-async def test_apply_creates_then_configures(local: KubectlServer, real: KubectlServer) -> None:
+async def test_apply_creates_then_configures(candidate: KubectlServer, real: KubectlServer) -> None:
     """The second apply changes nothing, the third updates changed fields and removes missing ones."""
     first = [make_job("mnist", intranet="PodIP"), make_object("Service", "svc", spec=SERVICE), CONFIG]
     second = [
@@ -35,7 +35,7 @@ async def test_apply_creates_then_configures(local: KubectlServer, real: Kubectl
         CONFIG | {"data": {"c": "d"}},
     ]
     outputs = []
-    for server in (local, real):
+    for server in (candidate, real):
         created = await server.kubectl("apply", "--filename=-", stdin=to_yaml(*first))
         again = await server.kubectl("apply", "--filename=-", stdin=to_yaml(*first))
         changed = await server.kubectl("apply", "--filename=-", stdin=to_yaml(*second))
@@ -68,10 +68,10 @@ async def test_server_side_apply_is_rejected_with_advice(embedded: KubectlServer
     assert "does not support server-side apply" in process.stderr
 
 
-async def test_unknown_field_is_rejected_with_its_path(local: KubectlServer, real: KubectlServer) -> None:
+async def test_unknown_field_is_rejected_with_its_path(candidate: KubectlServer, real: KubectlServer) -> None:
     """kubectl sends fieldValidation=Strict if the server's OpenAPI has the parameter."""
     outputs = []
-    for server in (local, real):
+    for server in (candidate, real):
         for wrong in (make_job("typo", cleanPodPolice="Never"), make_pod("typo", imagePulPolicy="Always")):
             process = await server.run_kubectl("apply", "--filename=-", stdin=to_yaml(wrong))
             assert process.returncode == 1
@@ -160,9 +160,9 @@ async def test_patch_types(embedded: KubectlServer, patch_type: str, patch: str)
     assert (await get_json(embedded, "configmap", "config"))["data"] == {"c": "d"}
 
 
-async def test_strategic_patch_of_a_job_is_rejected(local: KubectlServer, real: KubectlServer) -> None:
+async def test_strategic_patch_of_a_job_is_rejected(candidate: KubectlServer, real: KubectlServer) -> None:
     outputs = []
-    for server in (local, real):
+    for server in (candidate, real):
         await server.create_and_get(make_job("mnist"))
         process = await server.run_kubectl(
             "patch", "pdj", "mnist", "--type=strategic", '--patch={"spec": {"withGloo": 1}}'
@@ -201,9 +201,9 @@ async def test_edit(embedded: KubectlServer) -> None:
     assert (await get_json(embedded, "configmap", "config"))["data"] == {"a": "edited"}
 
 
-async def test_scale_a_job(local: KubectlServer, real: KubectlServer) -> None:
+async def test_scale_a_job(candidate: KubectlServer, real: KubectlServer) -> None:
     outputs = []
-    for server in (local, real):
+    for server in (candidate, real):
         await server.create_and_get(make_job("mnist"))
         outputs.append(await server.kubectl("scale", "pdj/mnist", "--replicas=3", "--current-replicas=2"))
         assert (await get_json(server, "pdj", "mnist"))["spec"]["worker"]["replicas"] == 3
@@ -234,8 +234,8 @@ async def wait_deleted(server: KubectlServer, target: str) -> None:
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
-async def test_delete_with_each_cascade(local: KubectlServer, real: KubectlServer, cascade: str) -> None:
-    ours, theirs = await delete_owner(local, cascade), await delete_owner(real, cascade)
+async def test_delete_with_each_cascade(candidate: KubectlServer, real: KubectlServer, cascade: str) -> None:
+    ours, theirs = await delete_owner(candidate, cascade), await delete_owner(real, cascade)
     assert ours == theirs
     assert ours[1] == (["child"] if cascade == "orphan" else [])
 

@@ -158,10 +158,10 @@ async def get_table_row(server: KubectlServer, path: str) -> tuple[list[tuple[ob
 
 
 @pytest.mark.parametrize("state", PODS)
-async def test_pod_status_is_printed_the_same(local: KubectlServer, real: KubectlServer, state: str) -> None:
+async def test_pod_status_is_printed_the_same(candidate: KubectlServer, real: KubectlServer, state: str) -> None:
     spec, status, printed = PODS[state]
     tables = []
-    for server in (local, real):
+    for server in (candidate, real):
         pod = make_pod(spec=spec)
         await server.create_and_get(pod)
         path = server.path(pod, name="pod")
@@ -250,12 +250,12 @@ OTHERS: list[Manifest] = [
 
 @pytest.mark.parametrize("manifest", OTHERS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
 async def test_columns_and_cells_of_every_kind_are_the_same(
-    local: KubectlServer, real: KubectlServer, manifest: Manifest
+    candidate: KubectlServer, real: KubectlServer, manifest: Manifest
 ) -> None:
     written = in_namespace(manifest, real.namespace)
     name = written["metadata"]["name"]
     tables = []
-    for server in (local, real):
+    for server in (candidate, real):
         if written["kind"] != "Namespace":
             await server.create_and_get(written)
         if written["kind"] == "PersistentVolume":  # a controller sets it on a cluster

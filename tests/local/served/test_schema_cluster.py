@@ -57,20 +57,20 @@ async def test_schema_files_are_up_to_date(control_plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("manifest", PLAIN_OBJECTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
-async def test_object_is_stored_the_same(local: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
+async def test_object_is_stored_the_same(candidate: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
     written = in_namespace(manifest, real.namespace)
     query = "?dryRun=All" if manifest["kind"] in ("PersistentVolume", "Node", "Namespace") else ""
-    theirs, ours = await real.create_and_get(written, query), await local.create_and_get(written, query)
+    theirs, ours = await real.create_and_get(written, query), await candidate.create_and_get(written, query)
     assert leaves(comparable(ours)) == leaves(comparable(theirs))
 
 
-async def test_operator_objects_are_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
+async def test_operator_objects_are_stored_the_same(candidate: KubectlServer, real: KubectlServer) -> None:
     written = golden_objects(real.namespace)
     assert {each["kind"] for each in written} == {"ConfigMap", "Pod", "Service"}
     for manifest in written:
         theirs, ours = (
             await real.create_and_get(manifest, "?dryRun=All"),
-            await local.create_and_get(manifest, "?dryRun=All"),
+            await candidate.create_and_get(manifest, "?dryRun=All"),
         )
         assert leaves(comparable(ours)) == leaves(comparable(theirs))
 
@@ -98,9 +98,9 @@ A_STATUS: Manifest = {
 }
 
 
-async def test_pod_status_is_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
+async def test_pod_status_is_stored_the_same(candidate: KubectlServer, real: KubectlServer) -> None:
     statuses = []
-    for server in (local, real):
+    for server in (candidate, real):
         pod = make_pod("reported", spec={"restartPolicy": "Always"})
         await server.create_and_get(pod)
         path = f"{server.path(pod, name='reported')}/status"
@@ -123,9 +123,9 @@ UNKNOWN: list[Manifest] = [
 
 @pytest.mark.parametrize("manifest", UNKNOWN, ids=range(len(UNKNOWN)))
 async def test_unknown_field_gets_the_same_message(
-    local: KubectlServer, real: KubectlServer, manifest: Manifest
+    candidate: KubectlServer, real: KubectlServer, manifest: Manifest
 ) -> None:
-    responses = [await server.create(manifest, "?fieldValidation=Strict") for server in (local, real)]
+    responses = [await server.create(manifest, "?fieldValidation=Strict") for server in (candidate, real)]
     ours, theirs = (reply.json() for reply in responses)
     assert [reply.status for reply in responses] == [400, 400]
     assert ours["message"] == theirs["message"]
@@ -143,8 +143,8 @@ MISTYPED: list[Manifest] = [
 
 
 @pytest.mark.parametrize("manifest", MISTYPED, ids=range(len(MISTYPED)))
-async def test_wrong_type_gets_400(local: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
-    responses = [await server.create(manifest) for server in (local, real)]
+async def test_wrong_type_gets_400(candidate: KubectlServer, real: KubectlServer, manifest: Manifest) -> None:
+    responses = [await server.create(manifest) for server in (candidate, real)]
     ours, theirs = (reply.json() for reply in responses)
     assert [reply.status for reply in responses] == [400, 400]
     assert message_without_path(ours) == message_without_path(theirs)
@@ -165,13 +165,13 @@ QUANTITIES: list[str | float] = [
 ]
 
 
-async def test_quantities_are_stored_the_same(local: KubectlServer, real: KubectlServer) -> None:
+async def test_quantities_are_stored_the_same(candidate: KubectlServer, real: KubectlServer) -> None:
     containers = [
         {"name": f"c{index}", "image": "i", "resources": {"limits": {"memory": written}}}
         for index, written in enumerate(QUANTITIES)
     ]
     stored = []
-    for server in (local, real):
+    for server in (candidate, real):
         pod = await server.create_and_get(make_pod(spec={"containers": containers}), "?dryRun=All")
         stored.append([each["resources"]["limits"]["memory"] for each in pod["spec"]["containers"]])
     assert dict(zip(map(str, QUANTITIES), stored[0], strict=True)) == dict(

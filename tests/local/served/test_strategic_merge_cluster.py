@@ -78,10 +78,12 @@ PATCHES: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize("name", PATCHES)
-async def test_strategic_merge_patch_has_the_same_result(local: KubectlServer, real: KubectlServer, name: str) -> None:
+async def test_strategic_merge_patch_has_the_same_result(
+    candidate: KubectlServer, real: KubectlServer, name: str
+) -> None:
     manifest, patch = PATCHES[name]
     results = []
-    for server in (local, real):
+    for server in (candidate, real):
         await server.create_and_get(manifest)
         path = server.path(manifest, name=manifest["metadata"]["name"])
         reply = await server.send("PATCH", path, patch, media=STRATEGIC)

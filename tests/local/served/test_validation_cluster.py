@@ -98,8 +98,8 @@ def causes_of(status: Any) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("case", INVALID_OBJECTS)
-async def test_invalid_object_gets_the_same_errors(local: KubectlServer, real: KubectlServer, case: str) -> None:
-    responses = [await server.create(INVALID_OBJECTS[case]) for server in (local, real)]
+async def test_invalid_object_gets_the_same_errors(candidate: KubectlServer, real: KubectlServer, case: str) -> None:
+    responses = [await server.create(INVALID_OBJECTS[case]) for server in (candidate, real)]
     ours, theirs = (reply.json() for reply in responses)
     assert responses[1].status == 422, theirs
     assert responses[0].status == 422, ours
@@ -141,9 +141,9 @@ VALID_OBJECTS: dict[str, Manifest] = {
 
 
 @pytest.mark.parametrize("case", VALID_OBJECTS)
-async def test_valid_object_is_accepted_by_both(local: KubectlServer, real: KubectlServer, case: str) -> None:
+async def test_valid_object_is_accepted_by_both(candidate: KubectlServer, real: KubectlServer, case: str) -> None:
     manifest = in_namespace(VALID_OBJECTS[case], real.namespace)
-    responses = [await server.create(manifest) for server in (real, local)]
+    responses = [await server.create(manifest) for server in (real, candidate)]
     assert [reply.status for reply in responses] == [201, 201], [reply.body for reply in responses]
 
 
@@ -172,10 +172,10 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_update_gets_the_same_result(local: KubectlServer, real: KubectlServer, change: str) -> None:
+async def test_update_gets_the_same_result(candidate: KubectlServer, real: KubectlServer, change: str) -> None:
     manifest, patch = CHANGES[change]
     results = []
-    for server in (local, real):
+    for server in (candidate, real):
         await server.create_and_get(manifest)
         path = server.path(manifest, name=manifest["metadata"]["name"])
         reply = await server.send("PATCH", path, patch, media=MERGE)

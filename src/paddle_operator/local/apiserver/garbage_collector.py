@@ -1,7 +1,7 @@
 """Which objects are deleted after others? Dependents of an owner, the content of a namespace, events after an hour.
 
-It runs concurrently with requests, as the controllers of a real cluster do. Store events tell it which objects to check;
-on start it checks all objects, since the previous process may have been killed.
+It runs concurrently with requests, as the controllers of a real cluster do. Changes in the store tell it which objects
+to check; on start it checks all objects, since the previous process may have been killed.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ ObjectRef = tuple[str, Key]  # table name and key
 _FINALIZER_BYTES = (FOREGROUND.encode(), b'"' + ORPHAN.encode() + b'"')
 
 
-class OwnerState(Enum):
+class ReferenceState(Enum):
     EXISTS = auto()
     MISSING = auto()
     FOREGROUND_DELETION = auto()
@@ -147,15 +147,15 @@ class GarbageCollector:
     def _process_owners(self, resource: APIResource, record: Record, manifest: Manifest) -> None:
         """Delete the object if no owner exists; otherwise remove the references to missing owners."""
         references = manifest["metadata"].get("ownerReferences") or []
-        states = [self._owner_state(resource, record.key.namespace, reference) for reference in references]
-        if OwnerState.EXISTS in states:
+        states = [self._reference_state(resource, record.key.namespace, reference) for reference in references]
+        if ReferenceState.EXISTS in states:
             existing = [
-                reference for reference, state in zip(references, states, strict=True) if state == OwnerState.EXISTS
+                reference for reference, state in zip(references, states, strict=True) if state == ReferenceState.EXISTS
             ]
             if existing != references:
                 manifest["metadata"]["ownerReferences"] = existing
                 self._writer.put(resource, record, manifest)
-        elif OwnerState.FOREGROUND_DELETION in states and (
+        elif ReferenceState.FOREGROUND_DELETION in states and (
             dependents := [dependent for _, dependent in self._dependents(record.uid)]
         ):
             if any(dependent.uid in self._foreground for dependent in dependents):  # a cycle of owners
@@ -167,18 +167,18 @@ class GarbageCollector:
         elif references:
             self._delete(resource, record, "")
 
-    def _owner_state(self, resource: APIResource, namespace: str, reference: Manifest) -> OwnerState:
+    def _reference_state(self, resource: APIResource, namespace: str, reference: Manifest) -> ReferenceState:
         """FOREGROUND_DELETION if the owner waits for this object. An owner of an unknown kind exists."""
         owners = self._resources.of_owner(reference.get("apiVersion", ""), reference.get("kind", ""))
         if owners is None or (owners.kind.namespaced and not resource.kind.namespaced):
-            return OwnerState.EXISTS
+            return ReferenceState.EXISTS
         owner = owners.table.get(owners.key(namespace, reference.get("name", "")))
         if owner is None or owner.uid != reference.get("uid"):
-            return OwnerState.MISSING
+            return ReferenceState.MISSING
         return (
-            OwnerState.FOREGROUND_DELETION
+            ReferenceState.FOREGROUND_DELETION
             if owner.uid in self._foreground and reference.get("blockOwnerDeletion")
-            else OwnerState.EXISTS
+            else ReferenceState.EXISTS
         )
 
     def _dependents(self, uid: str) -> Iterator[tuple[APIResource, Record]]:

@@ -30,7 +30,7 @@ from paddle_operator.local.apiserver.registry.list import (
 from paddle_operator.local.apiserver.registry.pod_subresources import PodLogRequest
 from paddle_operator.local.apiserver.registry.resource import APIResource, APIResponse, ResourceRegistry, json_response
 from paddle_operator.local.apiserver.registry.scale import apply_scale, scale_of
-from paddle_operator.local.apiserver.registry.watch import Watch, parse_watch_options
+from paddle_operator.local.apiserver.registry.watch import Watch, parse_watch_request
 from paddle_operator.local.apiserver.request_info import (
     JSON_DECODE_ERRORS,
     JSON_MEDIA_TYPE,
@@ -139,7 +139,7 @@ class Handlers:
         as_table = wants_table(request.accept)
         if parse_bool(parameters, "watch"):
             render = (lambda body: self._render_table(request, resource, body)) if as_table else _unchanged
-            return Watch(self.store, resource, parse_watch_options(selection, parameters), render, self.clock)
+            return Watch(self.store, resource, parse_watch_request(selection, parameters), render, self.clock)
         result = list_records(self.store, resource, selection, parameters)
         if as_table:
             items = [resource.manifest(record) for record in result.records]

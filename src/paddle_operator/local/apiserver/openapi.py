@@ -27,8 +27,8 @@ from paddle_operator.local.apiserver.scheme.openapi_definitions import (
 
 ROOT = "/openapi/v3"
 
-# kubectl falls back to OpenAPI v2 for a kind without a v3 document: List. It then validates what the document describes,
-# which is nothing: the server validates every item. `swagger: "2.0"` is all that the document needs.
+# kubectl falls back to OpenAPI v2 for a kind without a v3 document: List. The document describes nothing to validate,
+# since the server validates every item. `swagger: "2.0"` is all that the document needs.
 V2_PATH = "/openapi/v2"
 V2_JSON: Manifest = {"swagger": "2.0", "info": {"title": "see /openapi/v3", "version": ""}, "paths": {}}
 V2_PROTOBUF = b"\x0a\x032.0"

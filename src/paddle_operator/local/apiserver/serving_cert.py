@@ -1,7 +1,7 @@
 """Which certificate does the local API server present? One signed by itself for the loopback address, on P-256.
 
 A stock kubectl sends its token only over TLS (client-go, clientcmd: "only try to read the auth information if we are
-secure"). Importing `cryptography` costs 44 ms, so it is imported only where a certificate is generated: once a directory.
+secure"). Importing `cryptography` costs 44 ms, so it is imported only to generate a certificate: once a directory.
 """
 
 from datetime import datetime, timedelta

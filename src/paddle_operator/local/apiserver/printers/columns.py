@@ -10,7 +10,12 @@ from paddle_operator.local.apiserver.scheme.unstructured import maps_in, nested_
 
 NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
 ROLE_LABEL = "node-role.kubernetes.io/"
-ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+ACCESS_MODE_ABBREVIATIONS = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
 
 
 Cell = Callable[[Manifest, datetime], Any]
@@ -25,8 +30,8 @@ def age_cell(*path: str) -> Cell:
     return lambda item, now: format_age(str(nested_value(item, *path) or ""), now)
 
 
-NAME = Column("Name", "string", value_cell("metadata", "name"))
-AGE = Column("Age", "string", age_cell("metadata", "creationTimestamp"))
+NAME_COLUMN = Column("Name", "string", value_cell("metadata", "name"))
+AGE_COLUMN = Column("Age", "string", age_cell("metadata", "creationTimestamp"))
 
 
 def cluster_ip(item: Manifest, _now: datetime) -> str:
@@ -102,7 +107,7 @@ def phase(item: Manifest, _now: datetime) -> str:
 
 def format_access_modes(modes: object) -> str:
     listed = modes if isinstance(modes, list) else []
-    return ",".join(short for mode, short in ACCESS_MODES.items() if mode in listed)
+    return ",".join(short for mode, short in ACCESS_MODE_ABBREVIATIONS.items() if mode in listed)
 
 
 def volume_claim(item: Manifest, _now: datetime) -> str:
@@ -173,23 +178,28 @@ EVENT = (
     Column("Name", "string", value_cell("metadata", "name"), wide=True),
 )
 SERVICE = (
-    NAME,
+    NAME_COLUMN,
     Column("Type", "string", value_cell("spec", "type")),
     Column("Cluster-IP", "string", cluster_ip),
     Column("External-IP", "string", external_ip),
     Column("Port(s)", "string", service_ports),
-    AGE,
+    AGE_COLUMN,
     Column("Selector", "string", selector, wide=True),
 )
-CONFIG_MAP = (NAME, Column("Data", "string", entry_count("data", "binaryData")), AGE)
-SECRET = (NAME, Column("Type", "string", value_cell("type")), Column("Data", "string", entry_count("data")), AGE)
-NAMESPACE = (NAME, Column("Status", "string", value_cell("status", "phase")), AGE)
-LEASE = (NAME, Column("Holder", "string", value_cell("spec", "holderIdentity")), AGE)
+CONFIG_MAP = (NAME_COLUMN, Column("Data", "string", entry_count("data", "binaryData")), AGE_COLUMN)
+SECRET = (
+    NAME_COLUMN,
+    Column("Type", "string", value_cell("type")),
+    Column("Data", "string", entry_count("data")),
+    AGE_COLUMN,
+)
+NAMESPACE = (NAME_COLUMN, Column("Status", "string", value_cell("status", "phase")), AGE_COLUMN)
+LEASE = (NAME_COLUMN, Column("Holder", "string", value_cell("spec", "holderIdentity")), AGE_COLUMN)
 NODE = (
-    NAME,
+    NAME_COLUMN,
     Column("Status", "string", node_status),
     Column("Roles", "string", node_roles),
-    AGE,
+    AGE_COLUMN,
     Column("Version", "string", value_cell("status", "nodeInfo", "kubeletVersion")),
     Column("Internal-IP", "string", node_address("InternalIP"), wide=True),
     Column("External-IP", "string", node_address("ExternalIP"), wide=True),
@@ -208,7 +218,7 @@ ATTRIBUTES_CLASS = Column(
 )
 STORAGE_CLASS = Column("StorageClass", "string", value_cell("spec", "storageClassName"))
 PERSISTENT_VOLUME = (
-    NAME,
+    NAME_COLUMN,
     Column("Capacity", "string", value_cell("spec", "capacity", "storage", default="0")),
     Column("Access Modes", "string", lambda item, _now: format_access_modes(item["spec"].get("accessModes"))),
     Column("Reclaim Policy", "string", value_cell("spec", "persistentVolumeReclaimPolicy")),
@@ -217,17 +227,17 @@ PERSISTENT_VOLUME = (
     STORAGE_CLASS,
     ATTRIBUTES_CLASS,
     Column("Reason", "string", value_cell("status", "reason")),
-    AGE,
+    AGE_COLUMN,
     VOLUME_MODE,
 )
 PERSISTENT_VOLUME_CLAIM = (
-    NAME,
+    NAME_COLUMN,
     Column("Status", "string", phase),
     Column("Volume", "string", value_cell("spec", "volumeName")),
     Column("Capacity", "string", claim_capacity),
     Column("Access Modes", "string", claim_access_modes),
     STORAGE_CLASS,
     ATTRIBUTES_CLASS,
-    AGE,
+    AGE_COLUMN,
     VOLUME_MODE,
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from paddle_operator.local.apiserver.printers.columns import AGE, NAME, NONE, value_cell
+from paddle_operator.local.apiserver.printers.columns import AGE_COLUMN, NAME_COLUMN, NONE, value_cell
 from paddle_operator.local.apiserver.printers.table import format_age, latest_time
 from paddle_operator.local.apiserver.scheme.kind import Column, Manifest
 from paddle_operator.local.apiserver.scheme.unstructured import maps_in
@@ -147,11 +147,11 @@ def readiness_gates(pod: Manifest, _now: datetime) -> str:
 
 
 POD = (
-    NAME,
+    NAME_COLUMN,
     Column("Ready", "string", ready),
     Column("Status", "string", lambda pod, _now: summarize_containers(pod).status),
     Column("Restarts", "string", restarts),
-    AGE,
+    AGE_COLUMN,
     Column("IP", "string", address, wide=True),
     Column("Node", "string", value_cell("spec", "nodeName", default=NONE), wide=True),
     Column("Nominated Node", "string", value_cell("status", "nominatedNodeName", default=NONE), wide=True),

@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
-class WatchOptions:
+class WatchRequest:
     selection: Selection
     since: int  # 0 starts with all existing objects, -1 with the next change
     send_initial_events: bool = False  # and a bookmark after them
@@ -35,18 +35,19 @@ class WatchOptions:
     timeout_seconds: float = float(DEFAULT_TIMEOUT_SECONDS[0])
 
 
-def parse_watch_options(selection: Selection, parameters: Parameters) -> WatchOptions:
+def parse_watch_request(selection: Selection, parameters: Parameters) -> WatchRequest:
     """Raises StatusError."""
     since = parse_version(parameters.get("resourceVersion", ""))
     send_initial = parse_bool(parameters, "sendInitialEvents")
     if "sendInitialEvents" in parameters and not send_initial and not since:
         since = -1
-    return WatchOptions(
+    timeout = parse_int(parameters, "timeoutSeconds")
+    return WatchRequest(
         selection,
         0 if send_initial else since,
         send_initial_events=send_initial,
         allow_bookmarks=parse_bool(parameters, "allowWatchBookmarks"),
-        timeout_seconds=float(parse_int(parameters, "timeoutSeconds") or 0) or random.uniform(*DEFAULT_TIMEOUT_SECONDS),  # noqa: S311
+        timeout_seconds=float(timeout or random.uniform(*DEFAULT_TIMEOUT_SECONDS)),  # noqa: S311
     )
 
 
@@ -54,24 +55,24 @@ class Watch:
     """One client's position in the history of a kind. `lines` ends at the timeout or after `end`."""
 
     def __init__(
-        self, store: ObjectStore, resource: APIResource, options: WatchOptions, render: Render, clock: Clock
+        self, store: ObjectStore, resource: APIResource, request: WatchRequest, render: Render, clock: Clock
     ) -> None:
         """Raises StatusError if the version is no longer in the history."""
         self._store = store
         self._resource = resource
-        self._options = options
+        self._request = request
         self._render = render
         self._clock = clock
         self._wakeup = asyncio.Event()
         self._ended = False
         self._bookmark_due = False
-        self._initial_lines = list(self._list_initial()) if options.since == 0 else []
+        self._initial_lines = list(self._list_initial()) if request.since == 0 else []
         try:
             history = resource.table.history
-            self._position = history.position_after(options.since) if options.since > 0 else history.end
+            self._position = history.position_after(request.since) if request.since > 0 else history.end
         except HistoryExpired:
             floor = resource.table.history.floor
-            raise api_errors.expired(f"too old resource version: {options.since} ({floor})") from None
+            raise api_errors.expired(f"too old resource version: {request.since} ({floor})") from None
 
     def end(self) -> None:
         self._ended = True
@@ -80,9 +81,9 @@ class Watch:
     async def lines(self) -> AsyncIterator[bytes]:
         """Chunks of lines, each a watch event as JSON."""
         table, clock = self._resource.table, self._clock
-        timers = [clock.call_later(self._options.timeout_seconds, self.end)]
+        timers = [clock.call_later(self._request.timeout_seconds, self.end)]
         table.listeners.add(self._wakeup.set)
-        if self._options.allow_bookmarks:
+        if self._request.allow_bookmarks:
             timers.append(clock.call_later(BOOKMARK_SECONDS, self._request_bookmark))
         try:
             for start in range(0, len(self._initial_lines), MAX_CHANGES_PER_WRITE):
@@ -116,16 +117,16 @@ class Watch:
 
     def _list_initial(self) -> Iterator[bytes]:
         for record in self._resource.table.in_order():
-            if self._options.selection.matches(record):
+            if self._request.selection.matches(record):
                 yield self._format("ADDED", self._resource.body(record))
-        if self._options.send_initial_events and self._options.allow_bookmarks:
+        if self._request.send_initial_events and self._request.allow_bookmarks:
             yield self._bookmark(self._store.version, {"k8s.io/initial-events-end": "true"})
 
     def _event_line(self, change: Change) -> bytes:
         """Empty if the object is not selected. One that starts or stops matching is ADDED or DELETED."""
-        if change.version <= self._options.since:
+        if change.version <= self._request.since:
             return b""
-        matches = self._options.selection.matches
+        matches = self._request.selection.matches
         matched_before = change.old is not None and matches(change.old)
         if not change.deleted and matches(change.new):
             return self._format("MODIFIED" if matched_before else "ADDED", self._resource.body(change.new))

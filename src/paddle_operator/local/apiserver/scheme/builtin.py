@@ -231,7 +231,7 @@ CUSTOM_RESOURCE_DEFINITIONS = Kind(
     namespaced=False,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
-    columns=(printers.NAME, printers.AGE),
+    columns=(printers.NAME_COLUMN, printers.AGE_COLUMN),
     custom=True,
     validate=reject_definition,
 )

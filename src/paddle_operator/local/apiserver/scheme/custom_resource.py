@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from paddle_operator.local.apiserver.printers.columns import NAME_COLUMN
 from paddle_operator.local.apiserver.printers.table import format_age
 from paddle_operator.local.apiserver.scheme.canonical import parse_time
 from paddle_operator.local.apiserver.scheme.kind import Column, Kind, Manifest, Scale, Schema, Validator
@@ -35,13 +36,15 @@ def kind_from_crd(definition: Manifest, validate: Validator) -> Kind:
         categories=tuple(names.get("categories", ())),
         has_status="status" in subresources,
         scale=scale_paths(subresources.get("scale")),
-        columns=(NAME, *(printer_column(column) for column in version.get("additionalPrinterColumns", AGE_ONLY))),
+        columns=(
+            NAME_COLUMN,
+            *(printer_column(column) for column in version.get("additionalPrinterColumns", AGE_ONLY)),
+        ),
         custom=True,
         validate=validate,
     )
 
 
-NAME = Column("Name", "string", lambda item, _now: item["metadata"]["name"])
 AGE_ONLY = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
 
 

@@ -1,7 +1,7 @@
 """Is an object that a client writes valid, and in which form is it stored?
 
-Schema first, then metadata, then the kind's own rules. tests/local/served/test_schema_cluster.py writes the same objects
-to a real API server.
+Schema first, then metadata, then the kind's own rules. tests/local/served/test_schema_cluster.py writes the same
+objects to a real API server.
 """
 
 import re

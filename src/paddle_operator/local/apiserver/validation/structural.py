@@ -213,7 +213,10 @@ class ScalarSchema(ValueSchema):
             errors.append(field_errors.not_supported(path, value, self.enum))
         if self.canonical or self.is_base64:
             try:
-                binascii.a2b_base64(value, strict_mode=True) if self.is_base64 else self.canonical(value)  # type: ignore[misc]
+                if self.canonical and not self.is_base64:
+                    self.canonical(value)
+                else:
+                    binascii.a2b_base64(value, strict_mode=True)
             except ValueError as error:
                 errors.append(field_errors.type_invalid(path, value, str(error)))
 
@@ -378,18 +381,18 @@ def below(path: str, name: str) -> str:
 def compile_schema(schema: Schema, *, custom: bool) -> ValueSchema:
     """The compiled schema. A Kubernetes definition is read as a Go type, also inside a custom resource."""
     if DEFINITION not in schema:
-        return new_value_schema(schema, custom=custom)
+        return _build_value_schema(schema, custom=custom)
     variant = (schema.get("default"), schema.get(STORES_ZERO))
     key = f"{schema[DEFINITION]} {variant}"
     if key not in _compiled:
-        _compiled[key] = new_value_schema(schema, custom=False)
+        _compiled[key] = _build_value_schema(schema, custom=False)
     return _compiled[key]
 
 
 _compiled: dict[str, ValueSchema] = {}  # shared by all kinds; bounded by the number of definitions
 
 
-def new_value_schema(schema: Schema, *, custom: bool) -> ValueSchema:
+def _build_value_schema(schema: Schema, *, custom: bool) -> ValueSchema:
     if isinstance(schema.get("additionalProperties"), dict):
         return MapSchema(schema, custom=custom)
     if isinstance(schema.get("items"), dict):
