@@ -68,6 +68,18 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--port-range", type=parse_port_range, default="35000,65000", help="FIRST,LAST port of jobs on the host network"
     )
+    _add_serving_flags(flags)
+    flags.add_argument("--log-format", choices=sorted(FORMATS), default="text")
+    flags.add_argument("--log-level", choices=list(LEVELS), default="info")
+    flags.add_argument("--version", action="version", version=__version__)
+    flags.add_argument(
+        "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: schedule all pods of a job as a gang"
+    )
+    _add_ignored_flags(flags)
+    return flags
+
+
+def _add_serving_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--metrics-bind-address", default=":8080", help="address that serves /metrics; 0 disables it")
     flags.add_argument(
         "--health-probe-bind-address", default=":8081", help="address that serves /healthz and /readyz; 0 disables it"
@@ -75,16 +87,13 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--metrics-cert-file", type=Path, help="TLS certificate of /metrics")
     flags.add_argument("--metrics-key-file", type=Path, help="private key of --metrics-cert-file")
     flags.add_argument("--metrics-token-file", type=Path, help="bearer token that clients of /metrics must send")
-    flags.add_argument("--log-format", choices=sorted(FORMATS), default="text")
-    flags.add_argument("--log-level", choices=list(LEVELS), default="info")
-    flags.add_argument("--version", action="version", version=__version__)
-    flags.add_argument(
-        "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: schedule all pods of a job as a gang"
-    )
+
+
+def _add_ignored_flags(flags: argparse.ArgumentParser) -> None:
+    """Flags of the Go operator that have no effect: its manifests remain valid."""
     flags.add_argument("--initImage", "--initimage", dest="init_image", default=None, help=argparse.SUPPRESS)
     for name in ("devel", "encoder", "log-level", "stacktrace-level", "time-encoding"):
         flags.add_argument(f"--zap-{name}", dest="zap", nargs="?", const="", default=None, help=argparse.SUPPRESS)
-    return flags
 
 
 def parse_bool(text: str) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from paddle_operator.kube.writes import EventIntent
 
 MAX_MESSAGE_BYTES = 1024
+MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
 
 
 class ConditionFields(Protocol):
@@ -53,15 +54,18 @@ def with_conditions(before: Iterable[C], *new: C) -> tuple[C, ...]:
 
 
 def _set(before: C | None, new: C) -> C:
-    changes: dict[str, object] = {"message": truncate_message(new.message)}
-    if before is not None and before.status == new.status:
-        changes["last_transition_time"] = before.last_transition_time
-    else:
-        changes["last_transition_time"] = new.last_transition_time.replace(microsecond=0)
+    unchanged = before is not None and before.status == new.status
+    since = before.last_transition_time if before and unchanged else new.last_transition_time.replace(microsecond=0)
+    message = truncate_message(new.message)
+    if since == new.last_transition_time and message is new.message:
+        return new
+    changes = {"last_transition_time": since, "message": message}
     return cast("C", msgspec.structs.replace(cast("msgspec.Struct", new), **changes))
 
 
 def truncate_message(message: str) -> str:
+    if len(message) * MAX_BYTES_PER_CHARACTER <= MAX_MESSAGE_BYTES:
+        return message
     return message.encode()[:MAX_MESSAGE_BYTES].decode(errors="ignore")
 
 
