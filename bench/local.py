@@ -20,7 +20,7 @@ import yaml
 from bench.program import IN_FLIGHT, resident_megabytes
 from bench.table import number
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.objects import CONFIG_MAPS
 from testbed.progress import Progress
 
@@ -98,7 +98,7 @@ async def measure_cluster(folder: str) -> dict[str, float]:
     running = read_cluster_file(folder)
     try:
         resident = resident_megabytes(running["pid"])
-        async with Client(PlainConnection(running["url"], running["token"]), in_flight=IN_FLIGHT) as client:
+        async with Client(StaticServerConfig(running["url"], running["token"]), max_in_flight=IN_FLIGHT) as client:
             rate = await measure_creates_per_second(client)
     finally:
         os.kill(running["pid"], signal.SIGTERM)

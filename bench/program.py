@@ -76,7 +76,7 @@ def print_figures(**figures: float) -> None:
 
 def make_client(options: Options, user_agent: str = "paddle-operator") -> Client:
     """A client as the operator has it: kubeconfig, token, TLS."""
-    return Client(load.load(Path(options.kubeconfig)), in_flight=IN_FLIGHT, user_agent=user_agent)
+    return Client(load.load(Path(options.kubeconfig)), max_in_flight=IN_FLIGHT, user_agent=user_agent)
 
 
 @asynccontextmanager

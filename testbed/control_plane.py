@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from testbed import flags
 from testbed.assets import Binaries
 from testbed.audit import POLICY, AuditLog
@@ -28,7 +28,7 @@ from testbed.credentials import (
 )
 from testbed.flags import Layout, Ports
 from testbed.ports import LOOPBACK
-from testbed.request import Reply, RequestError, send
+from testbed.request import HTTPResponse, RequestError, send
 from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
 
 ATTEMPTS = 5  # each with other ports; one is enough unless another process takes a port in the same second
@@ -129,9 +129,9 @@ class ControlPlane(Supervised):
             server.disturbed = False
             leans_on_disturbed |= shaken and server in (self.etcd, self.api_server)
 
-    def connection(self, user: str = ADMIN) -> PlainConnection:
+    def connection(self, user: str = ADMIN) -> StaticServerConfig:
         """For a client that speaks as one of the users. Raises LookupError for one that does not exist."""
-        return PlainConnection(self.server, self.credentials.token_of(user), self.trust)
+        return StaticServerConfig(self.server, self.credentials.token_of(user), self.trust)
 
     def kubeconfig_for(self, user: str) -> Path:
         """A kubeconfig that stands alone. Raises LookupError for a user that does not exist."""
@@ -194,7 +194,7 @@ class ControlPlane(Supervised):
         program = Path(command[0])
         return Server(self._supervision, command, self._layout.log_of(program), is_ready)
 
-    def _send(self, method: str, path: str, body: object = None, user: str = ADMIN) -> Reply:
+    def _send(self, method: str, path: str, body: object = None, user: str = ADMIN) -> HTTPResponse:
         token = self.credentials.token_of(user)
         return send(method, f"{self.server}{path}", body=body, token=token, trust=self.trust)
 

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from paddle_operator.kube.config.server import Connection, PlainConnection
+from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
 from testbed.asked import Asked, Pattern, Seen, asked, peak_per_second, user_of
 from testbed.exchange import Doom, Exchange, Fault, end_to_end, reset, status_of
 
@@ -193,7 +193,7 @@ class TurnedAway(asyncio.Protocol):
 class FaultProxy:
     """Plain HTTP on loopback before `upstream`, whose TLS must show no client certificate: here users are tokens."""
 
-    def __init__(self, upstream: Connection) -> None:
+    def __init__(self, upstream: ServerConfig) -> None:
         self._upstream = upstream
         self._gate = Gate.OPEN
         self._rules: list[Rule] = []
@@ -226,9 +226,9 @@ class FaultProxy:
         await self._listener.wait_closed()
         await self._session.close()
 
-    def connection(self, token: str = "") -> PlainConnection:
+    def connection(self, token: str = "") -> StaticServerConfig:
         """How a client with this token reaches the server through the proxy."""
-        return PlainConnection(self.url, token)
+        return StaticServerConfig(self.url, token)
 
     def when(
         self,

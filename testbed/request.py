@@ -16,7 +16,7 @@ class RequestError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Reply:
+class HTTPResponse:
     """What came back; status 0 stands for a server that did not answer."""
 
     status: int
@@ -38,7 +38,7 @@ def send(
     token: str = "",
     trust: ssl.SSLContext | None = None,
     content_type: str = "application/json",
-) -> Reply:
+) -> HTTPResponse:
     """The reply to one request on a connection of its own; a server that is not there is no error but status 0."""
     headers = {"Content-Type": content_type} | ({"Authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
@@ -48,9 +48,9 @@ def send(
         handlers.append(urllib.request.HTTPSHandler(context=trust))
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_SECONDS) as reply:
-            return Reply(reply.status, reply.read())
+            return HTTPResponse(reply.status, reply.read())
     except urllib.error.HTTPError as refusal:
         with refusal:
-            return Reply(refusal.code, refusal.read())
+            return HTTPResponse(refusal.code, refusal.read())
     except (OSError, http.client.HTTPException) as error:
-        return Reply(0, str(error).encode())
+        return HTTPResponse(0, str(error).encode())

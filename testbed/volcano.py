@@ -16,7 +16,7 @@ import yaml
 from testbed.control_plane import ATTEMPTS, ControlPlane
 from testbed.credentials import ADMIN
 from testbed.ports import LOOPBACK, free_ports
-from testbed.request import Reply, RequestError, send
+from testbed.request import HTTPResponse, RequestError, send
 from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
 from testbed.volcano_assets import VolcanoPrograms
 
@@ -165,7 +165,7 @@ def folder_of(control_plane: ControlPlane) -> Path:
     return control_plane.directory / "volcano"
 
 
-def ask(control_plane: ControlPlane, method: str, path: str, body: object = None) -> Reply:
+def ask(control_plane: ControlPlane, method: str, path: str, body: object = None) -> HTTPResponse:
     token = control_plane.credentials.token_of(ADMIN)
     return send(method, f"{control_plane.server}{path}", body=body, token=token, trust=control_plane.trust)
 

@@ -74,7 +74,7 @@ class Submission:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _any_pod(self) -> bool:
-        async with aclosing(self.client.pages(PODS, Scope(self.namespace), 1)) as pages:
+        async with aclosing(self.client.list_pages(PODS, Scope(self.namespace), 1)) as pages:
             return bool((await anext(pages)).items)
 
 

@@ -18,7 +18,7 @@ from paddle_operator.controllers.kinds import CONTROLLED_KINDS, ControlledKind, 
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
-from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.health_server import MetricsAuth
@@ -122,7 +122,7 @@ def parse_port_range(text: str) -> range:
 
 
 async def run(
-    flags: argparse.Namespace, connection: Connection, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
+    flags: argparse.Namespace, connection: ServerConfig, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
 ) -> None:
     """Run until a signal. Raises RunnableFailed with the runnable that ended, and why."""
     async with AsyncExitStack() as stack:

@@ -14,7 +14,7 @@ from yarl import URL
 from paddle_operator.api.crd import crd
 from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
@@ -32,7 +32,7 @@ def served_kinds() -> tuple[Kind, ...]:
 
 
 @dataclass(frozen=True)
-class Reply:
+class HTTPResponse:
     code: int
     headers: Any
     text: str
@@ -98,14 +98,14 @@ class Server:
         content_type: str = "application/json",
         text: bytes | None = None,
         **headers: str,
-    ) -> Reply:
+    ) -> HTTPResponse:
         """`path` may start with `core/`, `jobs/` …: collections in the test's namespace."""
         data = text if text is not None else None if body is None else json.dumps(body).encode()
         all_headers = self.headers | ({"Content-Type": content_type} if data is not None else {}) | headers
         async with self.http.request(
             method, URL(self.url + self.expand_path(path), encoded=True), data=data, headers=all_headers
         ) as reply:
-            return Reply(reply.status, reply.headers, await reply.text())
+            return HTTPResponse(reply.status, reply.headers, await reply.text())
 
     def expand_path(self, path: str) -> str:
         head, slash, name = path.partition("/")
@@ -128,7 +128,7 @@ class Server:
     async def read(self, path: str) -> Any:
         return await self.request_json("GET", path)
 
-    async def list_(self, path: str, **parameters: str) -> Reply:
+    async def list_(self, path: str, **parameters: str) -> HTTPResponse:
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
         return await self.request("GET", f"{path}?{query}")
 
@@ -146,7 +146,7 @@ async def cluster_server(control_plane: ControlPlane, prefix: str) -> AsyncItera
 @asynccontextmanager
 async def embedded_server(directory: Path, prefix: str) -> AsyncIterator[Server]:
     async with ApiServer(directory, served_kinds(), token=TOKEN) as api:
-        connection = PlainConnection(api.url, TOKEN)
+        connection = StaticServerConfig(api.url, TOKEN)
         async with Client(connection) as client, aiohttp.ClientSession() as http:
             server = Server("embedded", client, prefix, http, api.url, dict(await connection.headers()))
             await server.create("/api/v1/namespaces", {"metadata": {"name": prefix}})

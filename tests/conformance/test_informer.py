@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, PODS, Key, Object
@@ -61,8 +61,8 @@ async def test_informer_follows_changes(server: Server, list_by: ListBy) -> None
 
 @pytest.mark.parametrize("list_by", ListBy)
 async def test_informer_recovers_from_disconnects_and_410(server: Server, list_by: ListBy) -> None:
-    connection = server.client.connection
-    assert isinstance(connection, PlainConnection)
+    connection = server.client.config
+    assert isinstance(connection, StaticServerConfig)
     token = server.headers["Authorization"].removeprefix("Bearer ")
     async with (
         FaultProxy(connection) as proxy,
@@ -125,7 +125,7 @@ async def test_lease_update_of_a_stale_version_gets_409(server: Server) -> None:
 async def test_client_pages_have_one_version(server: Server) -> None:
     for number in range(4):
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, f"m{number}"))
-    pages = server.client.pages(CONFIG_MAPS, Scope(server.namespace, fields=WITHOUT_ROOT_CA), size=2)
+    pages = server.client.list_pages(CONFIG_MAPS, Scope(server.namespace, fields=WITHOUT_ROOT_CA), size=2)
     first = await anext(pages)
     await server.client.delete(CONFIG_MAPS, Key(server.namespace, "m3"))
     second = await anext(pages)

@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.embedded.api_server import served_kinds
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key, Manifest
 from paddle_operator.local.apiserver.http_server import ApiServer
@@ -27,7 +27,7 @@ Causes = frozenset[tuple[str, str]]  # field and message of each cause of a refu
 @pytest.fixture
 async def embedded(tmp_path: Path) -> AsyncIterator[Client]:
     server = ApiServer(tmp_path, served_kinds(), token=TOKEN)
-    async with server, Client(PlainConnection(server.url, TOKEN)) as client:
+    async with server, Client(StaticServerConfig(server.url, TOKEN)) as client:
         yield client
 
 

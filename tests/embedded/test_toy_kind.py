@@ -12,7 +12,7 @@ from paddle_operator.controllers.kinds import CONTROLLED_KINDS
 from paddle_operator.embedded.cluster import cluster
 from paddle_operator.embedded.state import State
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import Invalid, NotFound
 from paddle_operator.kube.objects import CONFIG_MAPS, EVENTS, Key, Manifest, Object, Resource
 from tests.embedded import toy_kind
@@ -40,7 +40,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     state.folder.mkdir()
     async with (
         cluster(state, [*CONTROLLED_KINDS, TOY]) as served,
-        Client(PlainConnection(served.url, served.token)) as client,
+        Client(StaticServerConfig(served.url, served.token)) as client,
     ):
         yield client
 
@@ -55,7 +55,7 @@ async def test_toy_kind_runs_in_the_local_cluster(client: Client) -> None:
         while (condition := await ready_condition(client)).get("status") != "True":
             await asyncio.sleep(0.02)
         assert (condition["reason"], condition["message"]) == ("Written", "ConfigMap hello exists")
-        config_map = await client.manifest(CONFIG_MAPS, HELLO)
+        config_map = await client.get_manifest(CONFIG_MAPS, HELLO)
         assert config_map["data"] == {"text": "Hello world! Hello world! "}
         assert await event_reasons(client) == {"Writing", "Written"}
         await client.delete(GREETINGS, HELLO, uid=created.uid)
@@ -76,7 +76,7 @@ async def ready_condition(client: Client) -> Manifest:
 
 
 async def event_reasons(client: Client) -> set[str]:
-    events = [event async for page in client.pages(EVENT_REASONS, Scope("default")) for event in page.items]
+    events = [event async for page in client.list_pages(EVENT_REASONS, Scope("default")) for event in page.items]
     return {event.reason for event in events}
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config import load
-from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.events import Recorder
+from paddle_operator.kube.http_connection import HTTPResponse
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.reconciler import build_manager
+from paddle_operator.kube.round_trip import Call, RoundTripper
 from paddle_operator.manager import LEASE
 from paddle_operator.plan.metadata import GO_FINALIZER
 from testbed.control_plane import ControlPlane
@@ -44,21 +47,26 @@ SELDOM: dict[Right, str] = {
 class RecordingClient(Client):
     """Remembers what it asked for, as RBAC calls it, and what it was refused."""
 
-    def __init__(self, connection: Connection, asked: set[Right], refused: list[str], **others: Any) -> None:
-        super().__init__(connection, **others)
+    def __init__(self, connection: ServerConfig, asked: set[Right], refused: list[str], **others: Any) -> None:
+        super().__init__(connection, round_tripper=partial(RecordingRoundTripper, asked, refused), **others)
+
+
+class RecordingRoundTripper(RoundTripper):
+    def __init__(self, asked: set[Right], refused: list[str], *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self._asked = asked
         self._refused = refused  # told in the end: a pass that fails is only tried again
 
     @asynccontextmanager
-    async def _reply(self, call, read_timeout):  # type: ignore[no-untyped-def]  # the seam is private
+    async def exchange(self, call: Call, read_timeout: float | None) -> AsyncIterator[HTTPResponse]:
         self._asked.add(right_of(call))
-        async with super()._reply(call, read_timeout) as reply:
-            if reply.status == 403:
+        async with super().exchange(call, read_timeout) as response:
+            if response.status == 403:
                 self._refused.append(call.about)
-            yield reply
+            yield response
 
 
-def right_of(call: Any) -> Right:
+def right_of(call: Call) -> Right:
     parts = call.path.strip("/").split("/")
     group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     resource, *rest = parts[2:] if parts[0] == "namespaces" else parts

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -85,7 +85,7 @@ async def test_a_list_comes_in_pages_of_one_version(client: Client, namespace: s
     for number in range(5):
         await client.create(CONFIG_MAPS, _labelled(Key(namespace, f"a{number}"), parity=str(number % 2)))
     scope = Scope(namespace, labels="parity=0")
-    pages = [page async for page in client.pages(CONFIG_MAPS, scope, size=2)]
+    pages = [page async for page in client.list_pages(CONFIG_MAPS, scope, size=2)]
     assert [[item.key.name for item in page.items] for page in pages] == [["a0", "a2"], ["a4"]]
     assert len({page.version for page in pages}) == 1
     by_field = await client.list_all(CONFIG_MAPS, Scope(namespace, fields="metadata.name=a3"))
@@ -97,7 +97,7 @@ async def test_a_list_whose_pages_were_compacted_away_says_so(
 ) -> None:
     for number in range(3):
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, f"a{number}")))
-    async with aclosing(client.pages(POD_TEMPLATES, Scope(namespace), size=2)) as pages:
+    async with aclosing(client.list_pages(POD_TEMPLATES, Scope(namespace), size=2)) as pages:
         await anext(pages)
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "later")))
         await control_plane.compact()
@@ -160,7 +160,7 @@ async def test_an_eviction_ends_a_pod(client: Client, namespace: str) -> None:
 async def test_the_log_of_a_pod_is_followed_line_by_line(client: Client, namespace: str, kubelet: Kubelet) -> None:
     key = Key(namespace, "a")
     await client.create(PODS, a_pod(key, node=kubelet.node))
-    async with aclosing(client.logs(key, container="paddle", follow=True, tail=2)) as lines:
+    async with aclosing(client.read_log(key, container="paddle", follow=True, tail=2)) as lines:
         kubelet.print(b"epoch 1, lo")
         kubelet.print(b"ss 0.5\nepoch 2, loss 0.4\n")
         assert [await anext(lines), await anext(lines)] == [b"epoch 1, loss 0.5", b"epoch 2, loss 0.4"]
@@ -173,10 +173,10 @@ async def test_the_log_of_a_pod_is_followed_line_by_line(client: Client, namespa
 async def test_a_log_that_cannot_be_had_is_refused_with_the_servers_words(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     with pytest.raises(NotFound, match=f"get the log of {namespace}/a"):
-        await anext(client.logs(key))
+        await anext(client.read_log(key))
     await client.create(PODS, a_pod(key))
     with pytest.raises(Invalid, match=f"get the log of {namespace}/a: container nosuch is not valid for pod a"):
-        await anext(client.logs(key, container="nosuch"))
+        await anext(client.read_log(key, container="nosuch"))
 
 
 async def test_a_busy_server_is_obeyed_and_any_call_may_be_sent_again(
@@ -236,7 +236,7 @@ async def test_no_more_requests_are_in_flight_than_allowed(
 ) -> None:
     go = asyncio.Event()
     rule = proxy.when(verb="get").hold(go)
-    async with Client(proxy.connection(control_plane.credentials.token_of("tester-1")), in_flight=3) as client:
+    async with Client(proxy.connection(control_plane.credentials.token_of("tester-1")), max_in_flight=3) as client:
         calls = [asyncio.ensure_future(client.get(CONFIG_MAPS, Key(namespace, f"a{n}"))) for n in range(9)]
         await rule.has_fired(3)
         await asyncio.sleep(0.05)
@@ -263,7 +263,7 @@ async def test_a_write_behind_a_closed_fence_is_not_sent(
 async def test_strangers_and_those_without_rights_are_told_what_to_do(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    async with Client(PlainConnection(control_plane.server, "no such token", control_plane.trust)) as stranger:
+    async with Client(StaticServerConfig(control_plane.server, "no such token", control_plane.trust)) as stranger:
         with pytest.raises(Unauthorized, match="renew the token"):
             await stranger.get(CONFIG_MAPS, Key(namespace, "a"))
     async with Client(control_plane.connection("nobody-0")) as nobody:
@@ -272,16 +272,15 @@ async def test_strangers_and_those_without_rights_are_told_what_to_do(
 
 
 async def test_a_server_that_is_not_there_or_not_the_one_we_mean_is_named(control_plane: ControlPlane) -> None:
-    async with Client(PlainConnection("https://127.0.0.1:1"), clock=FakeClock()) as nowhere:
+    clock = FakeClock()
+    async with Client(StaticServerConfig("https://127.0.0.1:1"), clock=clock) as nowhere:
         call = asyncio.ensure_future(nowhere.get(CONFIG_MAPS, Key("default", "a")))
-        clock = nowhere._clock
-        assert isinstance(clock, FakeClock)
         while not call.done():
             await clock.advance(1)
         with pytest.raises(
             Unreachable, match=r"cannot reach https://127\.0\.0\.1:1: Connection refused; check the address"
         ):
             await call
-    async with Client(PlainConnection(control_plane.server)) as trusting_nobody:
-        with pytest.raises(Untrusted, match="check its certificate authority"):
+    async with Client(StaticServerConfig(control_plane.server)) as trusting_nobody:
+        with pytest.raises(Untrusted, match="check the certificate authority"):
             await trusting_nobody.get(CONFIG_MAPS, Key("default", "a"))

@@ -16,7 +16,7 @@ from aiohttp import test_utils, web
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config.load import from_kubeconfig, load
-from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.errors import Unauthorized, Untrusted
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Object, Resource, View
@@ -62,7 +62,7 @@ async def who_is(client: Client) -> UserInfo:
     return (await client.create(REVIEWS, manifest)).status.user_info
 
 
-async def who_comes_by(connection: Connection) -> str:
+async def who_comes_by(connection: ServerConfig) -> str:
     async with Client(connection) as client:
         return (await who_is(client)).username
 
@@ -98,7 +98,7 @@ class Here:
     def token(self, user: str) -> str:
         return self._control_plane.credentials.token_of(user)
 
-    def connection(self, user: dict[str, Any], **cluster: str) -> Connection:
+    def connection(self, user: dict[str, Any], **cluster: str) -> ServerConfig:
         known = {"server": self._control_plane.server, "certificate-authority": "ca.crt"}
         path = a_kubeconfig(self.directory / "config", cluster=known | cluster, user=user)
         return from_kubeconfig(path, clock=self.clock)
@@ -256,7 +256,7 @@ async def test_a_pod_is_its_service_account(here: Here, client: Client, namespac
     (directory / "ca.crt").write_bytes(here.authority.read_bytes())
     (directory / "token").write_text(await account_token(client, namespace))
     (directory / "namespace").write_text(namespace)
-    host, _, port = client.connection.server.removeprefix("https://").rpartition(":")
+    host, _, port = client.config.server.removeprefix("https://").rpartition(":")
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOME": str(here.directory)}
     connection = load(directory=directory, environ=environ)
     assert (connection.namespace, connection.source) == (namespace, "the service account of this pod")
@@ -290,7 +290,7 @@ async def test_a_token_that_has_died_is_replaced_by_what_the_file_holds_by_now(
         assert (await who_is(running)).username == f"system:serviceaccount:{namespace}:default"
         file.write_text(dying)
         await here.clock.advance(1)
-        await running.connection.headers()  # looks at the file, asks nobody
+        await running.config.headers()  # looks at the file, asks nobody
         await client.delete(SECRETS, life.key)
         await until_refused(here, probes)
         file.write_text(here.token("tester-8"))

@@ -9,12 +9,12 @@ import pytest
 import trustme
 
 from paddle_operator.kube import connection_pool as module
-from paddle_operator.kube.connection_pool import CannotConnect, CannotReachProxy, ConnectionPool, Origin, ProxyRefused
-from paddle_operator.kube.http_connection import MUCH, HTTPConnection, Lost, Reply
+from paddle_operator.kube.connection_pool import ConnectError, ConnectionPool, Origin, ProxyConnectError, ProxyRefused
+from paddle_operator.kube.http_connection import MAX_BUFFERED_BYTES, ConnectionLost, HTTPConnection, HTTPResponse
 
-ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-OPEN_ENDED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+ENDLESS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -58,13 +58,13 @@ class Server:
         async with self.changed:
             await self.changed.wait_for(lambda: self.open == number)
 
-    def way(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> Origin:
+    def origin(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> Origin:
         return Origin(self.url, context, None, proxy)
 
 
 async def answer_always(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while await reader.readuntil(b"\r\n\r\n"):
-        writer.write(ANSWER)
+        writer.write(RESPONSE)
 
 
 def says(*portions: bytes, then: Serve | None = None) -> Serve:
@@ -84,76 +84,76 @@ async def stay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 @pytest.fixture
-async def channels() -> AsyncIterator[ConnectionPool]:
+async def pool() -> AsyncIterator[ConnectionPool]:
     made = ConnectionPool()
     yield made
     await made.close()
 
 
 @asynccontextmanager
-async def asked(channels: ConnectionPool, way: Origin, read_timeout: float | None = None) -> AsyncIterator[Reply]:
-    channel = await channels.take(way)
+async def asked(pool: ConnectionPool, origin: Origin, read_timeout: float | None = None) -> AsyncIterator[HTTPResponse]:
+    connection = await pool.acquire(origin)
     try:
-        yield await channel.ask(ASK, read_timeout)
+        yield await connection.request(REQUEST, read_timeout)
     finally:
-        channels.give_back(way, channel)
+        pool.release(origin, connection)
 
 
-async def read(channels: ConnectionPool, way: Origin, read_timeout: float | None = None) -> bytes:
-    async with asked(channels, way, read_timeout) as reply:
-        return await reply.read()
+async def read(pool: ConnectionPool, origin: Origin, read_timeout: float | None = None) -> bytes:
+    async with asked(pool, origin, read_timeout) as response:
+        return await response.read()
 
 
-async def test_one_connection_serves_one_request_after_another(channels: ConnectionPool) -> None:
+async def test_one_connection_serves_one_request_after_another(pool: ConnectionPool) -> None:
     async with Server(answer_always) as server:
         for _ in range(3):
-            assert await read(channels, server.way()) == b"{}"
+            assert await read(pool, server.origin()) == b"{}"
         assert server.connections == 1
-        await asyncio.gather(*(read(channels, server.way()) for _ in range(3)))
+        await asyncio.gather(*(read(pool, server.origin()) for _ in range(3)))
         assert server.connections == 3
 
 
-async def test_who_comes_another_way_does_not_share_a_connection(channels: ConnectionPool) -> None:
+async def test_who_comes_another_way_does_not_share_a_connection(pool: ConnectionPool) -> None:
     async with Server(answer_always) as server:
-        await read(channels, server.way())
-        await read(channels, Origin(server.url, None, "another.example", None))
+        await read(pool, server.origin())
+        await read(pool, Origin(server.url, None, "another.example", None))
         assert server.connections == 2
 
 
-async def test_what_is_idle_is_closed_after_a_while(channels: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_idle_is_closed_after_a_while(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_SECONDS", 0.05)
     async with Server(answer_always) as server:
-        await asyncio.gather(*(read(channels, server.way()) for _ in range(2)))
+        await asyncio.gather(*(read(pool, server.origin()) for _ in range(2)))
         await server.until_open(0)
-        assert await read(channels, server.way()) == b"{}"
+        assert await read(pool, server.origin()) == b"{}"
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_again(channels: ConnectionPool) -> None:
-    async with Server(says(ANSWER)) as server:
+async def test_a_connection_that_the_server_has_closed_is_not_used_again(pool: ConnectionPool) -> None:
+    async with Server(says(RESPONSE)) as server:
         for number in (1, 2):
-            assert await read(channels, server.way()) == b"{}"
+            assert await read(pool, server.origin()) == b"{}"
             assert server.connections == number
-            await until_all_kept_are_broken(channels, server.way())
+            await until_all_kept_are_broken(pool, server.origin())
 
 
-async def test_a_server_that_speaks_unasked_is_left(channels: ConnectionPool) -> None:
+async def test_a_server_that_speaks_unasked_is_left(pool: ConnectionPool) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answered.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
         await reader.read()
 
     answered = asyncio.Event()
-    async with Server(says(ANSWER, then=speak)) as server:
-        assert await read(channels, server.way()) == b"{}"
+    async with Server(says(RESPONSE, then=speak)) as server:
+        assert await read(pool, server.origin()) == b"{}"
         answered.set()
-        await until_all_kept_are_broken(channels, server.way())
+        await until_all_kept_are_broken(pool, server.origin())
         answered.clear()
-        assert await read(channels, server.way()) == b"{}"
+        assert await read(pool, server.origin()) == b"{}"
         assert server.connections == 2
 
 
-async def until_all_kept_are_broken(channels: ConnectionPool, way: Origin) -> None:
-    while any(not channel.broken for channel in channels._free.get(way, [])):
+async def until_all_kept_are_broken(pool: ConnectionPool, origin: Origin) -> None:
+    while any(not connection.broken for connection in pool._idle.get(origin, [])):
         await asyncio.sleep(0)
 
 
@@ -161,42 +161,42 @@ async def until_all_kept_are_broken(channels: ConnectionPool, way: Origin) -> No
     ("text", "words"),
     [
         (b"", "Server disconnected"),
-        (ANSWER[:-1], "Server disconnected"),
-        (OPEN_ENDED + b"5\r\nabc", "Server disconnected"),
+        (RESPONSE[:-1], "Server disconnected"),
+        (ENDLESS + b"5\r\nabc", "Server disconnected"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "invalid HTTP response: Expected HTTP/"),
     ],
 )
-async def test_an_answer_that_breaks_off_is_told_as_lost(channels: ConnectionPool, text: bytes, words: str) -> None:
+async def test_an_answer_that_breaks_off_is_told_as_lost(pool: ConnectionPool, text: bytes, words: str) -> None:
     async with Server(says(text)) as server:
-        with pytest.raises(Lost, match=words):
-            await read(channels, server.way())
+        with pytest.raises(ConnectionLost, match=words):
+            await read(pool, server.origin())
         await server.until_open(0)
 
 
-async def test_silence_ends_the_wait_and_the_connection(channels: ConnectionPool) -> None:
-    async with Server(says(OPEN_ENDED, b"2\r\nab\r\n", then=stay)) as server:
+async def test_silence_ends_the_wait_and_the_connection(pool: ConnectionPool) -> None:
+    async with Server(says(ENDLESS, b"2\r\nab\r\n", then=stay)) as server:
         with pytest.raises(TimeoutError):
-            await read(channels, server.way(), read_timeout=0.05)
+            await read(pool, server.origin(), read_timeout=0.05)
         await server.until_open(0)
 
 
 async def test_a_server_that_speaks_now_and_then_is_not_silent() -> None:
-    loop, channel = asyncio.get_running_loop(), HTTPConnection()
-    waiting = asyncio.ensure_future(channel.until(lambda: False, 3600))
+    loop, connection = asyncio.get_running_loop(), HTTPConnection()
+    waiting = asyncio.ensure_future(connection.wait_for(lambda: False, 3600))
     await asyncio.sleep(0)
-    channel._heard_at = loop.time() - 1800
-    channel._listen(3600)  # the timer rings, but half an hour ago there was a word
+    connection._received_at = loop.time() - 1800
+    connection._check_read_timeout(3600)  # the timer rings, but half an hour ago there was a word
     await asyncio.sleep(0)
     assert not waiting.done()
-    channel._heard_at = loop.time() - 3600
-    channel._listen(3600)
+    connection._received_at = loop.time() - 3600
+    connection._check_read_timeout(3600)
     with pytest.raises(TimeoutError):
         await waiting
 
 
-async def test_who_gives_up_takes_the_connection_along(channels: ConnectionPool) -> None:
-    async with Server(says(OPEN_ENDED, then=stay)) as server:
-        asking = asyncio.ensure_future(read(channels, server.way()))
+async def test_who_gives_up_takes_the_connection_along(pool: ConnectionPool) -> None:
+    async with Server(says(ENDLESS, then=stay)) as server:
+        asking = asyncio.ensure_future(read(pool, server.origin()))
         await server.until_open(1)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -204,14 +204,14 @@ async def test_who_gives_up_takes_the_connection_along(channels: ConnectionPool)
         await server.until_open(0)
 
 
-async def test_who_leaves_a_stream_takes_the_connection_along(channels: ConnectionPool) -> None:
-    async with Server(says(OPEN_ENDED, b"1\r\na\r\n", then=stay)) as server:
-        async with asked(channels, server.way()) as reply:
-            assert await anext(aiter(reply.parts())) == b"a"
+async def test_who_leaves_a_stream_takes_the_connection_along(pool: ConnectionPool) -> None:
+    async with Server(says(ENDLESS, b"1\r\na\r\n", then=stay)) as server:
+        async with asked(pool, server.origin()) as response:
+            assert await anext(aiter(response.stream())) == b"a"
         await server.until_open(0)
 
 
-async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: ConnectionPool) -> None:
+async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(pool: ConnectionPool) -> None:
     sent = 0
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -221,8 +221,8 @@ async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: C
             await writer.drain()
             sent += 0x10000
 
-    async with Server(says(OPEN_ENDED, then=flood)) as server, asked(channels, server.way()) as reply:
-        parts = aiter(reply.parts())
+    async with Server(says(ENDLESS, then=flood)) as server, asked(pool, server.origin()) as response:
+        parts = aiter(response.stream())
         taken = len(await anext(parts))
         before = -1
         while before != sent:  # until the server's own buffers are full
@@ -231,53 +231,55 @@ async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(channels: C
         held = sent
         while taken <= held:  # it goes on when what waited was taken
             part = await anext(parts)
-            assert len(part) <= 2 * MUCH
+            assert len(part) <= 2 * MAX_BUFFERED_BYTES
             taken += len(part)
 
 
-async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(channels: ConnectionPool) -> None:
+async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(pool: ConnectionPool) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (8 * MUCH) + b"x" * 8 * MUCH)
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (8 * MAX_BUFFERED_BYTES) + b"x" * 8 * MAX_BUFFERED_BYTES
+        )
         await reader.read()
 
-    async with Server(says(OPEN_ENDED, b"1\r\na\r\n0\r\n\r\n", then=answer)) as server:
-        async with asked(channels, server.way()) as reply:
-            assert [part async for part in reply.parts()] == [b"a"]
-            reply.hold()
-        assert len(await read(channels, server.way())) == 8 * MUCH
+    async with Server(says(ENDLESS, b"1\r\na\r\n0\r\n\r\n", then=answer)) as server:
+        async with asked(pool, server.origin()) as response:
+            assert [part async for part in response.stream()] == [b"a"]
+            response.pause_reading()
+        assert len(await read(pool, server.origin())) == 8 * MAX_BUFFERED_BYTES
         assert server.connections == 1
 
 
-async def test_a_connection_that_nothing_was_sent_on_is_not_kept(channels: ConnectionPool) -> None:
+async def test_a_connection_that_nothing_was_sent_on_is_not_kept(pool: ConnectionPool) -> None:
     async with Server(stay) as server:
-        channels.give_back(server.way(), await channels.take(server.way()))
+        pool.release(server.origin(), await pool.acquire(server.origin()))
         async with server.changed:
             await server.changed.wait_for(lambda: (server.connections, server.open) == (1, 0))
 
 
 async def test_closing_leaves_no_connection_and_fails_who_still_asks() -> None:
-    channels = ConnectionPool()
-    async with Server(says(OPEN_ENDED, then=stay)) as server:
-        asking = asyncio.ensure_future(read(channels, server.way()))
+    pool = ConnectionPool()
+    async with Server(says(ENDLESS, then=stay)) as server:
+        asking = asyncio.ensure_future(read(pool, server.origin()))
         await server.until_open(1)
-        await channels.close()
-        with pytest.raises((Lost, CannotConnect)):
+        await pool.close()
+        with pytest.raises((ConnectionLost, ConnectError)):
             await asking
         await server.until_open(0)
 
 
 async def test_nobody_there_and_nobody_who_answers_are_told(
-    channels: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CannotConnect) as refused:
-        await read(channels, Origin("http://127.0.0.1:1", None, None, None))
+    with pytest.raises(ConnectError) as refused:
+        await read(pool, Origin("http://127.0.0.1:1", None, None, None))
     assert isinstance(refused.value.reason, ConnectionRefusedError)
     monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
     async with Server(stay) as deaf:  # never says a word of TLS
-        way = Origin(deaf.url.replace("http:", "https:"), ssl.create_default_context(), None, None)
-        with pytest.raises(CannotConnect, match="no answer in time"):
-            await read(channels, way)
+        origin = Origin(deaf.url.replace("http:", "https:"), ssl.create_default_context(), None, None)
+        with pytest.raises(ConnectError, match="timed out"):
+            await read(pool, origin)
         await deaf.until_open(0)
 
 
@@ -294,7 +296,7 @@ async def a_proxy(
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(head := await reader.readuntil(b"\r\n\r\n"))
         if not head.startswith(b"CONNECT"):
-            writer.write(ANSWER)
+            writer.write(RESPONSE)
             return
         writer.write(b"HTTP/1.1 " + status + b"\r\n\r\n")
         host, _, port = head.split(b" ")[1].decode().rpartition(":")
@@ -329,7 +331,7 @@ def trust() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 @pytest.mark.parametrize("proxy_speaks_tls", [False, True])
 async def test_a_server_is_reached_through_a_proxys_tunnel(
-    channels: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext], proxy_speaks_tls: bool
+    pool: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext], proxy_speaks_tls: bool
 ) -> None:
     served, trusting = trust
     async with (
@@ -337,41 +339,41 @@ async def test_a_server_is_reached_through_a_proxys_tunnel(
         a_proxy(served if proxy_speaks_tls else None) as (proxy, heads),
     ):
         for _ in range(2):
-            assert await read(channels, server.way(trusting, proxy)) == b"{}"
+            assert await read(pool, server.origin(trusting, proxy)) == b"{}"
         (head,) = heads
         assert head.startswith(b"CONNECT " + server.url.removeprefix("https://").encode())
         assert PROOF in head
 
 
-async def test_a_plain_request_is_for_the_proxy_to_pass_on(channels: ConnectionPool) -> None:
+async def test_a_plain_request_is_for_the_proxy_to_pass_on(pool: ConnectionPool) -> None:
     async with a_proxy() as (proxy, _):
-        way = Origin("http://far.example/base", None, None, proxy)
-        assert await read(channels, way) == b"{}"
-        assert (way.base, way.proxy_proof.encode()) == ("http://far.example/base", PROOF)
+        origin = Origin("http://far.example/base", None, None, proxy)
+        assert await read(pool, origin) == b"{}"
+        assert (origin.target_prefix, origin.proxy_authorization.encode()) == ("http://far.example/base", PROOF)
 
 
 async def test_a_proxy_that_refuses_or_is_not_there_is_told(
-    channels: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext]
+    pool: ConnectionPool, trust: tuple[ssl.SSLContext, ssl.SSLContext]
 ) -> None:
     async with a_proxy(status=b"407 Proxy Authentication Required") as (proxy, _):
         with pytest.raises(ProxyRefused, match=r"Proxy Authentication Required \(407\)"):
-            await read(channels, Origin("https://127.0.0.1:1", trust[1], None, proxy))
-    with pytest.raises(CannotReachProxy):
-        await read(channels, Origin("https://far.example", trust[1], None, "http://127.0.0.1:1"))
+            await read(pool, Origin("https://127.0.0.1:1", trust[1], None, proxy))
+    with pytest.raises(ProxyConnectError):
+        await read(pool, Origin("https://far.example", trust[1], None, "http://127.0.0.1:1"))
     async with Server(says(b"")) as mute:
-        with pytest.raises(CannotReachProxy, match="Server disconnected"):
-            await read(channels, Origin("https://far.example", trust[1], None, mute.url))
+        with pytest.raises(ProxyConnectError, match="Server disconnected"):
+            await read(pool, Origin("https://far.example", trust[1], None, mute.url))
 
 
 @pytest.mark.parametrize("through_proxy", [False, True])
 async def test_a_server_whom_nobody_vouches_for_is_not_spoken_to(
     trust: tuple[ssl.SSLContext, ssl.SSLContext], through_proxy: bool
 ) -> None:
-    channels = ConnectionPool()
+    pool = ConnectionPool()
     async with Server(answer_always, trust[0]) as server, a_proxy() as (proxy, _):
         with pytest.raises(ssl.SSLCertVerificationError):
-            await read(channels, server.way(ssl.create_default_context(), proxy if through_proxy else None))
-        await channels.close()
+            await read(pool, server.origin(ssl.create_default_context(), proxy if through_proxy else None))
+        await pool.close()
 
 
 def test_a_token_is_never_sent_in_the_clear_to_a_server_that_speaks_tls() -> None:

@@ -139,13 +139,13 @@ TROUBLES = [
     ),
     Trouble(
         "the proxy is not there",
-        "get configmaps default/a: cannot reach the proxy http://127.0.0.1:1 on the way to {server} "
+        "get configmaps default/a: cannot reach the proxy http://127.0.0.1:1 for {server} "
         '(context "here" of {config}): Connection refused; check proxy-url or HTTPS_PROXY, and that the proxy is up',
         cluster={"proxy-url": f"http://me:{TOKEN}@127.0.0.1:1"},
     ),
     Trouble(
         "the proxy wants a password",
-        "get configmaps default/a: the proxy http://{website} does not let us through to {server} "
+        "get configmaps default/a: the proxy http://{website} refused the connection to {server} "
         '(context "here" of {config}): Proxy Authentication Required (407); '
         "check proxy-url or HTTPS_PROXY, or name the host in NO_PROXY",
         cluster={"proxy-url": f"http://me:{TOKEN}@{{website}}"},
@@ -153,40 +153,40 @@ TROUBLES = [
     # Who answers there
     Trouble(
         "the server's authority is another",
-        'get configmaps default/a: {server} (context "here" of {config}) did not prove to be the server we mean: '
-        "…; check its certificate authority, or fetch the kubeconfig anew",
+        'get configmaps default/a: TLS verification of {server} (context "here" of {config}) failed: '
+        "…; check the certificate authority, or fetch a new kubeconfig",
         cluster={"certificate-authority": "other-ca.crt"},
     ),
     Trouble(
         "the server's certificate is for another name",
-        'get configmaps default/a: {server} (context "here" of {config}) did not prove to be the server we mean: '
+        'get configmaps default/a: TLS verification of {server} (context "here" of {config}) failed: '
         "Hostname mismatch, certificate is not valid for 'prod.example'; "
-        "check the address, or set tls-server-name to a name that the certificate has",
+        "check the address, or set tls-server-name to a name in the certificate",
         cluster={"tls-server-name": "prod.example"},
     ),
     Trouble(
         "the port does not speak TLS",
-        'get configmaps default/a: https://{website} (context "here" of {config}) did not prove to be the server we '
-        "mean: …; check the address, and that its port speaks TLS",
+        'get configmaps default/a: TLS handshake with https://{website} (context "here" of {config}) failed: '
+        "…; check the address, and that the port serves TLS",
         cluster={"server": "https://{website}"},
     ),
     Trouble(
         "the port speaks TLS, and the address says http",
-        "get configmaps default/a: this is no API server's answer, check the address http://{address} "
+        "get configmaps default/a: the response is not from an API server, check the address http://{address} "
         '(context "here" of {config}): Client sent an HTTP request to an HTTPS server. (400)',
         cluster={"server": "http://{address}"},
     ),
     Trouble(
         "the address has a path too many",
-        'get configmaps default/a: {server}/dashboard (context "here" of {config}) knows no such kind: '
+        'get configmaps default/a: {server}/dashboard (context "here" of {config}) does not serve this kind; '
         "install its CustomResourceDefinition, or check the address (404)",
         cluster={"server": "{server}/dashboard"},
         user={"token": "{tester}"},
     ),
     Trouble(
         "the address is that of a website",
-        'get configmaps default/a: http://{website} (context "here" of {config}) answered 200 with text/html instead '
-        "of JSON, as no API server does; check the address",
+        'get configmaps default/a: http://{website} (context "here" of {config}) responded 200 with text/html instead '
+        "of JSON, so it is not an API server; check the address",
         cluster={"server": "http://{website}"},
     ),
     # What the server says

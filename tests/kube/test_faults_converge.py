@@ -100,7 +100,7 @@ async def trial(control_plane: ControlPlane, name: str, namespace: str, clock: C
     async with (
         Client(control_plane.connection()) as customer,
         FaultProxy(control_plane.connection()) as proxy,
-        Client(proxy.connection(token), answer_seconds=0.5, clock=clock) as client,
+        Client(proxy.connection(token), response_timeout=0.5, clock=clock) as client,
     ):
         desk = OrderDesk(client, namespace, customer=name, idle_seconds=0.5, clock=clock)
         running = asyncio.ensure_future(desk.manager.run())

@@ -169,7 +169,7 @@ class TerseClient:
         self.problems.append(self.informer.problem)
         if len(self.problems) <= self.watches:
             yield []
-        raise ReadTimeout("no word for too long", sent=True)
+        raise ReadTimeout("read timeout", sent=True)
 
 
 async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not_answer_is_out_of_touch() -> None:
@@ -178,7 +178,7 @@ async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not
     task = asyncio.ensure_future(client.informer.run())
     while len(client.problems) < 7:
         await clock.advance(1)
-    assert client.problems[:7] == [None] * 6 + ["no word for too long"]
+    assert client.problems[:7] == [None] * 6 + ["read timeout"]
     task.cancel()
     await asyncio.wait((task,))
 

@@ -11,7 +11,7 @@ import pytest
 
 from paddle_operator.kube import manager as manager_module
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import RunnableFailed
 from paddle_operator.kube.informer import Informer
@@ -217,7 +217,7 @@ async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: 
 
 
 async def test_a_manager_whose_server_is_not_there_says_so_and_can_be_stopped() -> None:
-    async with Client(PlainConnection("http://127.0.0.1:1")) as nowhere:
+    async with Client(StaticServerConfig("http://127.0.0.1:1")) as nowhere:
         desk = OrderDesk(nowhere, "default")
         running = asyncio.ensure_future(desk.manager.run())
         await until(lambda: desk.orders.problem is not None)

@@ -25,8 +25,8 @@ NUMBERS = st.decimals(min_value=-(10**12), max_value=10**15, places=3, allow_nan
 SUFFIXES = st.sampled_from(
     ["", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-3", "e+6"]
 )
-FEW = st.integers(0, 4).map(Fraction)
-LISTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), FEW)
+MAX_UNTHROTTLED_CHANGES = st.integers(0, 4).map(Fraction)
+LISTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), MAX_UNTHROTTLED_CHANGES)
 
 
 @pytest.mark.parametrize(

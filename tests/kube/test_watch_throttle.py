@@ -1,94 +1,100 @@
-"""A busy stream is read now and then, a calm one at once."""
+"""A busy watch is read less often, an idle one at once."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from paddle_operator.kube import watch_throttle as pacing
-from paddle_operator.kube.http_connection import Reply
-from paddle_operator.kube.watch_throttle import FEW, LONG_WINDOW_SECONDS, MUCH, WINDOW_SECONDS, WatchThrottle
+from paddle_operator.kube import watch_throttle as module
+from paddle_operator.kube.http_connection import HTTPResponse
+from paddle_operator.kube.watch_throttle import (
+    BULK_READ_BYTES,
+    LONG_WINDOW_SECONDS,
+    MAX_UNTHROTTLED_CHANGES,
+    WINDOW_SECONDS,
+    WatchThrottle,
+)
 
-MANY = round(FEW * LONG_WINDOW_SECONDS / WINDOW_SECONDS) + 1  # for a long window
+MANY = round(MAX_UNTHROTTLED_CHANGES * LONG_WINDOW_SECONDS / WINDOW_SECONDS) + 1  # for a long window
 
 
 class Stream:
     def __init__(self) -> None:
-        self.deeds: list[str] = []
+        self.calls: list[str] = []
 
-    def hold(self) -> None:
-        self.deeds.append("hold")
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
 
     def resume_reading(self) -> None:
-        self.deeds.append("go on")
+        self.calls.append("resume")
 
 
-def a_pace(stream: Stream) -> WatchThrottle:
-    return WatchThrottle(cast("Reply", stream))
+def throttle_of(stream: Stream) -> WatchThrottle:
+    return WatchThrottle(cast("HTTPResponse", stream))
 
 
-async def test_a_few_changes_are_not_waited_for() -> None:
+async def test_few_changes_are_not_throttled() -> None:
     stream = Stream()
-    pace = a_pace(stream)
-    for _ in range(FEW):
-        await pace.rest(1)
-    assert stream.deeds == []
+    throttle = throttle_of(stream)
+    for _ in range(MAX_UNTHROTTLED_CHANGES):
+        await throttle.wait(1)
+    assert stream.calls == []
 
 
-async def test_after_many_the_stream_rests_for_what_is_left_of_the_window() -> None:
+async def test_busy_watch_waits_for_the_rest_of_the_window() -> None:
     stream, began_at = Stream(), asyncio.get_running_loop().time()
-    pace = a_pace(stream)
-    await pace.rest(FEW)
-    await pace.rest(1)
-    assert stream.deeds == ["hold", "go on"]
+    throttle = throttle_of(stream)
+    await throttle.wait(MAX_UNTHROTTLED_CHANGES)
+    await throttle.wait(1)
+    assert stream.calls == ["pause", "resume"]
     assert asyncio.get_running_loop().time() - began_at >= WINDOW_SECONDS * 0.9
-    await pace.rest(FEW)  # a window of its own
-    assert len(stream.deeds) == 2
+    await throttle.wait(MAX_UNTHROTTLED_CHANGES)  # a window of its own
+    assert len(stream.calls) == 2
 
 
-async def test_who_gives_up_while_the_stream_rests_leaves_it_readable() -> None:
+async def test_cancelled_wait_resumes_reading() -> None:
     stream = Stream()
-    resting = asyncio.ensure_future(a_pace(stream).rest(FEW + 1))
+    waiting = asyncio.ensure_future(throttle_of(stream).wait(MAX_UNTHROTTLED_CHANGES + 1))
     await asyncio.sleep(0)
-    resting.cancel()
+    waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await resting
-    assert stream.deeds == ["hold", "go on"]
+        await waiting
+    assert stream.calls == ["pause", "resume"]
 
 
-async def test_a_stream_that_is_busy_for_long_rests_for_longer_until_a_calm_window(
+async def test_long_busy_watch_gets_long_windows_until_it_is_calm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "LASTING_SECONDS", 1.5 * WINDOW_SECONDS)
+    monkeypatch.setattr(module, "LONG_WINDOW_AFTER_SECONDS", 1.5 * WINDOW_SECONDS)
     stream, clock = Stream(), asyncio.get_running_loop().time
-    pace = a_pace(stream)
+    throttle = throttle_of(stream)
     for _ in range(4):
-        await pace.rest(FEW + 1)
+        await throttle.wait(MAX_UNTHROTTLED_CHANGES + 1)
     began_at = clock()
-    await pace.rest(MANY)
+    await throttle.wait(MANY)
     assert clock() - began_at >= 0.9 * LONG_WINDOW_SECONDS
     await asyncio.sleep(1.1 * LONG_WINDOW_SECONDS)
-    await pace.rest(1)  # hardly anything in all that time
+    await throttle.wait(1)  # hardly anything in all that time
     began_at = clock()
-    await pace.rest(MANY)
+    await throttle.wait(MANY)
     assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
-    assert stream.deeds[-2:] == ["hold", "go on"]
+    assert stream.calls[-2:] == ["pause", "resume"]
 
 
-async def test_a_burst_after_a_long_silence_is_no_stream_that_is_busy_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "LASTING_SECONDS", WINDOW_SECONDS)
-    pace, clock = a_pace(Stream()), asyncio.get_running_loop().time
+async def test_burst_after_idleness_gets_a_short_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONG_WINDOW_AFTER_SECONDS", WINDOW_SECONDS)
+    throttle, clock = throttle_of(Stream()), asyncio.get_running_loop().time
     await asyncio.sleep(4 * WINDOW_SECONDS)
-    await pace.rest(FEW + 1)
+    await throttle.wait(MAX_UNTHROTTLED_CHANGES + 1)
     began_at = clock()
-    await pace.rest(MANY)
+    await throttle.wait(MANY)
     assert clock() - began_at < 0.9 * LONG_WINDOW_SECONDS
 
 
-async def test_more_that_is_on_its_way_is_not_held_up_and_counts_once_it_is_here() -> None:
+async def test_bulk_reads_are_not_delayed_but_counted() -> None:
     stream = Stream()
-    pace = a_pace(stream)
-    await pace.rest(100, MUCH)
-    assert stream.deeds == []
-    await pace.rest(1, 10)
-    assert stream.deeds == ["hold", "go on"]
+    throttle = throttle_of(stream)
+    await throttle.wait(100, BULK_READ_BYTES)
+    assert stream.calls == []
+    await throttle.wait(1, 10)
+    assert stream.calls == ["pause", "resume"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paddle_operator.embedded.api_server import served_kinds
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import Conflict, NotFound
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import PODS, Object, Pod, Resource
@@ -29,8 +29,8 @@ class EmbeddedPlane:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
-    def connection(self, user: str = "") -> PlainConnection:
-        return PlainConnection(self._server.url, TOKEN)
+    def connection(self, user: str = "") -> StaticServerConfig:
+        return StaticServerConfig(self._server.url, TOKEN)
 
     @property
     def audit(self) -> AuditLog:

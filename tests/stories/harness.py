@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,11 +17,12 @@ from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import Forbidden, NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
 from paddle_operator.kube.reconciler import build_manager
+from paddle_operator.kube.round_trip import Call, RoundTripper
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
 from testbed.followed import PATIENCE_SECONDS, Followed, followed
@@ -64,21 +66,27 @@ FULL_CONFIG_MAPS = Resource(CONFIG_MAPS.prefix, CONFIG_MAPS.plural, FullObject)
 FULL_EVENTS = Resource("apis/events.k8s.io/v1", "events", Event)
 
 
+class RecordingRoundTripper(RoundTripper):
+    def __init__(self, client: "RecordingClient", *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._client = client
+
+    async def send(self, call: Call, *, obey_retry_after: bool = True) -> bytes:
+        try:
+            return await super().send(call, obey_retry_after=obey_retry_after)
+        except Forbidden as error:
+            if " cannot " in error.status.message:  # RBAC's words; a quota has others
+                self._client.not_allowed.append(str(error))
+            raise
+
+
 class RecordingClient(Client):
     """The operator's client. It records the manifests it created, as sent, and requests that RBAC forbade."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+        super().__init__(*arguments, round_tripper=partial(RecordingRoundTripper, self), **named)
         self.created: list[Manifest] = []
         self.not_allowed: list[str] = []
-
-    async def _send(self, *arguments: Any, **named: Any) -> bytes:
-        try:
-            return await super()._send(*arguments, **named)
-        except Forbidden as error:
-            if " cannot " in error.status.message:  # RBAC's words; a quota has others
-                self.not_allowed.append(str(error))
-            raise
 
     async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False) -> T:
         created = await super().create(kind, manifest, dry_run=dry_run, strict=strict)
@@ -90,7 +98,7 @@ class RecordingClient(Client):
 class Plane(Protocol):
     """What a harness needs of a server: ControlPlane and EmbeddedPlane have it."""
 
-    def connection(self, user: str = ...) -> PlainConnection: ...
+    def connection(self, user: str = ...) -> StaticServerConfig: ...
     async def kubectl(self, *arguments: str, stdin: str = "") -> str: ...
     @property
     def audit(self) -> AuditLog: ...

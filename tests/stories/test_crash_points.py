@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, Resource
 from paddle_operator.kube.reconciler import build_manager
+from paddle_operator.kube.round_trip import Call, RoundTripper
 from testbed.audit import Writes
 from testbed.clock import HurriedClock, LeapingClock
 from testbed.control_plane import ControlPlane
@@ -43,12 +45,13 @@ class MortalClient(Client):
     dies_at = 0
     after = False
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, round_tripper=partial(MortalRoundTripper, self), **named)
+
     def lives_until(self, write: int, *, after: bool) -> None:
         self.dies_at, self.after, self.died = write, after, asyncio.Event()
 
-    async def _once(self, call):  # type: ignore[no-untyped-def]  # the seam is private, and this test is its only user
-        if not call.writes:
-            return await super()._once(call)
+    async def send_or_die(self, call: Call, send: Callable[[Call], Awaitable[bytes]]) -> bytes:
         self.writes += 1
         mine = self.writes
         if self.dies_at and mine > self.dies_at:
@@ -56,7 +59,7 @@ class MortalClient(Client):
         if mine == self.dies_at and not self.after:
             await self._die()
         try:
-            answer = await super()._once(call)
+            answer = await send(call)
         finally:  # also where it was refused, or given up
             if mine == self.dies_at:
                 self.died.set()
@@ -67,6 +70,17 @@ class MortalClient(Client):
     async def _die(self) -> None:
         self.died.set()
         await asyncio.Event().wait()
+
+
+class MortalRoundTripper(RoundTripper):
+    def __init__(self, client: MortalClient, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._client = client
+
+    async def send_once(self, call: Call) -> bytes:
+        if not call.writes:
+            return await super().send_once(call)
+        return await self._client.send_or_die(call, super().send_once)
 
 
 @contextlib.asynccontextmanager

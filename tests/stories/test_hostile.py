@@ -22,7 +22,7 @@ from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
-from testbed.request import Reply, send
+from testbed.request import HTTPResponse, send
 from tests.conftest import say
 from tests.stories.harness import FULL_EVENTS, FULL_JOBS, Event, FullObject
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
@@ -53,7 +53,7 @@ class Crowd:
         self.namespace = namespace
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(self, method: str, name: str, body: Any, **params: str) -> Reply:
+    async def ask(self, method: str, name: str, body: Any, **params: str) -> HTTPResponse:
         """As kubectl asks: what the schema does not know is refused, too, unless the caller says otherwise."""
         query = "&".join(f"{key}={value}" for key, value in {"fieldValidation": "Strict", **params}.items())
         path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{self.namespace}/paddlejobs{name}?{query}"
@@ -70,12 +70,12 @@ class Crowd:
                 content_type=kind,
             )
 
-    async def create(self, objects: Iterable[Hostile], **params: str) -> dict[str, Reply]:
+    async def create(self, objects: Iterable[Hostile], **params: str) -> dict[str, HTTPResponse]:
         found = list(objects)
         replies = await asyncio.gather(*(self.ask("POST", "", each.manifest, **params) for each in found))
         return {each.name: reply for each, reply in zip(found, replies, strict=True)}
 
-    async def write_status(self, name: str, status: Any, **params: str) -> Reply:
+    async def write_status(self, name: str, status: Any, **params: str) -> HTTPResponse:
         return await self.ask("PATCH", f"/{name}/status", {"status": status}, **params)
 
     async def rule_by(self, version: Any, *, refuses: bool) -> None:
@@ -129,7 +129,7 @@ def passes() -> float:
     return sum(REGISTRY.get_sample_value(name, {**labels, "result": each}) or 0 for each in results)
 
 
-def message_of(reply: Reply) -> str:
+def message_of(reply: HTTPResponse) -> str:
     return str(reply.json()["message"])
 
 
@@ -173,7 +173,7 @@ async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_run
     assert requests <= WRITES_EACH * many
 
 
-def sorted_by_verdict(objects: list[Hostile], replies: dict[str, Reply]) -> tuple[list[Hostile], list[Hostile]]:
+def sorted_by_verdict(objects: list[Hostile], replies: dict[str, HTTPResponse]) -> tuple[list[Hostile], list[Hostile]]:
     """Those that the CRD accepts and those that it refuses, each with a sentence that names the field."""
     accepted = [each for each in objects if replies[each.name].ok]
     refused = [each for each in objects if not replies[each.name].ok]

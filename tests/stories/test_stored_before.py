@@ -135,9 +135,9 @@ async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of
 async def left_alone_where_it_does_not_change(harness: ClusterHarness) -> None:
     """By both API servers: who has a wrong number from before can change everything else."""
     key = Key(harness.namespace, "none")
-    before = await harness.client.manifest(FULL_JOBS, key)
+    before = await harness.client.get_manifest(FULL_JOBS, key)
     await harness.patch_spec("none", {"cleanPodPolicy": "Never"})
-    after = await harness.client.manifest(FULL_JOBS, key)
+    after = await harness.client.get_manifest(FULL_JOBS, key)
     assert broken_rules(PADDLE_JOB, dict(after), dict(before)) == []
     worse = dict(after) | {"spec": after["spec"] | {"worker": after["spec"]["worker"] | {"replicas": -1}}}
     with pytest.raises(Invalid) as refused:

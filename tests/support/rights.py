@@ -4,7 +4,7 @@ from weakref import WeakKeyDictionary
 
 import yaml
 
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from tests.install.installed import ACCOUNT, CLUSTER_WIDE, objects
@@ -16,7 +16,7 @@ KINDS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _tokens: WeakKeyDictionary[ControlPlane, str] = WeakKeyDictionary()
 
 
-async def connection_of_operator(control_plane: ControlPlane) -> PlainConnection:
+async def connection_of_operator(control_plane: ControlPlane) -> StaticServerConfig:
     """With a token that the API server has made out for it; the rights are applied where they are not yet."""
     if control_plane not in _tokens:
         rights = [each for (kind, _, _), each in objects(CLUSTER_WIDE.read_text()).items() if kind in KINDS]
@@ -25,7 +25,7 @@ async def connection_of_operator(control_plane: ControlPlane) -> PlainConnection
             pass
         asked = ("create", "token", ACCOUNT, "--duration=12h")
         _tokens[control_plane] = (await control_plane.kubectl("--namespace", NAMESPACE, *asked)).strip()
-    return PlainConnection(control_plane.server, _tokens[control_plane], control_plane.trust)
+    return StaticServerConfig(control_plane.server, _tokens[control_plane], control_plane.trust)
 
 
 async def _are_known(control_plane: ControlPlane) -> bool:

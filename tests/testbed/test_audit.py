@@ -7,10 +7,10 @@ import pytest
 
 from testbed.audit import AuditLog
 from testbed.control_plane import ControlPlane
-from testbed.request import Reply, send
+from testbed.request import HTTPResponse, send
 
 
-def ask(control_plane: ControlPlane, user: str, method: str, path: str, body: object = None) -> Reply:
+def ask(control_plane: ControlPlane, user: str, method: str, path: str, body: object = None) -> HTTPResponse:
     token = control_plane.credentials.token_of(user)
     return send(method, control_plane.server + path, body=body, token=token, trust=control_plane.trust)
 

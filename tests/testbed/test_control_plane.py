@@ -15,7 +15,7 @@ import pytest
 from testbed.assets import Binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
 from testbed.flags import Ports
-from testbed.request import Reply, RequestError, send
+from testbed.request import HTTPResponse, RequestError, send
 
 GONE_WITHIN_SECONDS = 100.0
 OWNER = """
@@ -28,7 +28,7 @@ with ControlPlane.start(binaries()) as owned:
 """
 
 
-def ask(control_plane: ControlPlane, method: str, path: str, body: object = None) -> Reply:
+def ask(control_plane: ControlPlane, method: str, path: str, body: object = None) -> HTTPResponse:
     token = control_plane.credentials.token_of("tester-0")
     return send(method, control_plane.server + path, body=body, token=token, trust=control_plane.trust)
 

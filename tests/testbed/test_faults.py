@@ -12,7 +12,7 @@ import pytest
 from aiohttp.test_utils import RawTestServer
 from yarl import URL
 
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from testbed.asked import peak_per_second, user_of
 from testbed.faults import FaultProxy
 from tests.support.plain_http import (
@@ -38,7 +38,10 @@ async def upstream() -> PretendedServer:
 
 @pytest.fixture
 async def proxy(upstream: PretendedServer) -> AsyncIterator[FaultProxy]:
-    async with RawTestServer(upstream.serve) as server, FaultProxy(PlainConnection(str(server.make_url("/")))) as proxy:
+    async with (
+        RawTestServer(upstream.serve) as server,
+        FaultProxy(StaticServerConfig(str(server.make_url("/")))) as proxy,
+    ):
         yield proxy
 
 
@@ -183,7 +186,7 @@ async def test_a_delay_ends(proxy: FaultProxy, client: aiohttp.ClientSession) ->
 async def test_a_server_that_is_gone_is_a_cut() -> None:
     async with RawTestServer(PretendedServer().serve) as server:
         url = str(server.make_url("/"))
-    async with FaultProxy(PlainConnection(url)) as proxy, a_client(proxy, "secret") as client:
+    async with FaultProxy(StaticServerConfig(url)) as proxy, a_client(proxy, "secret") as client:
         with pytest.raises(CUT):
             await code_of(client, "GET", PODS)
 

@@ -47,7 +47,7 @@ async def _describe(target: Target, name: str) -> None:
 async def _rendezvous_env(client: Client, key: Key) -> dict[str, str]:
     """The variables of the ConfigMap that all pods share; empty before their addresses are known."""
     try:
-        return dict(await client.manifest(CONFIG_MAPS, key)).get("data") or {}
+        return dict(await client.get_manifest(CONFIG_MAPS, key)).get("data") or {}
     except NotFound:
         return {}
 

@@ -79,8 +79,8 @@ async def _list_jobs(client: Client, scope: Scope, names: list[str]) -> list[Job
 
 async def _list_manifests(client: Client, scope: Scope, names: list[str]) -> list[tables.Manifest]:
     if names:
-        return [dict(await client.manifest(PADDLE_JOBS, Key(scope.namespace, name))) for name in names]
-    return [dict(each) for each in await client.manifests(PADDLE_JOBS, scope)]
+        return [dict(await client.get_manifest(PADDLE_JOBS, Key(scope.namespace, name))) for name in names]
+    return [dict(each) for each in await client.list_manifests(PADDLE_JOBS, scope)]
 
 
 def _table(jobs: Sequence[Job], output: Format, scope: Scope) -> str:
@@ -116,7 +116,7 @@ async def _watch(client: Client, scope: Scope, names: set[str], output: Format, 
                 echo(_table([job_view(stored)], output, scope).partition("\n")[2])
                 continue
             try:
-                manifest = dict(await client.manifest(PADDLE_JOBS, stored.key))
+                manifest = dict(await client.get_manifest(PADDLE_JOBS, stored.key))
             except NotFound:
                 continue  # deleted since
             echo(format_manifests([manifest], output))

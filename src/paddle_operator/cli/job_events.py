@@ -13,7 +13,7 @@ WHOLE_SECONDS = len("2026-05-04T12:00:01")
 
 async def list_events(client: Client, namespace: str, job: str | None, since: str = "") -> list[Event]:
     """Events of one job or of all. `since` is the job's creation: events of an earlier job of its name are left out."""
-    events = [dict(each) for each in await client.manifests(EVENTS, Scope(namespace))]
+    events = [dict(each) for each in await client.list_manifests(EVENTS, Scope(namespace))]
     return [each for each in events if (job is None or is_about(each, job)) and not is_older(each, since)]
 
 

@@ -73,7 +73,7 @@ async def _logs(target: Target, name: str, options: LogOptions, *, follow: bool)
 
 async def _print_log(client: Client, pod: Pod, label: str, options: LogOptions) -> None:
     try:
-        lines = client.logs(pod.key, container=options.container, tail=options.tail, previous=options.previous)
+        lines = client.read_log(pod.key, container=options.container, tail=options.tail, previous=options.previous)
         async with aclosing(lines) as stream:
             async for line in stream:
                 echo(label + line.decode(errors="replace"))

@@ -150,7 +150,7 @@ class JobWatcher:
 
     async def _read_log(self, pod: Pod, container: str, label: str) -> None:
         try:
-            async with aclosing(self._client.logs(pod.key, container=container, follow=True)) as lines:
+            async with aclosing(self._client.read_log(pod.key, container=container, follow=True)) as lines:
                 async for line in lines:
                     self._observer.on_log_line(pod, label, line.decode(errors="replace"))
         except (NotFound, Invalid):

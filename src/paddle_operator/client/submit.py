@@ -55,7 +55,7 @@ async def submit(client: Client, job: Document) -> tuple[Job, str]:
     except AlreadyExists:
         pass
     try:
-        manifest = await client.manifest(PADDLE_JOBS, key)
+        manifest = await client.get_manifest(PADDLE_JOBS, key)
         stored = job_view(await client.get(PADDLE_JOBS, key))
     except NotFound:  # deleted meanwhile, for instance by its ttlSecondsAfterFinished
         return await _create(client, job), CREATED

@@ -16,7 +16,7 @@ from paddle_operator.embedded.api_server import api_server
 from paddle_operator.embedded.overrides import local_images
 from paddle_operator.embedded.state import Cluster, State
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.process import freeze_garbage_collector
 from paddle_operator.kube.reconciler import build_manager
@@ -39,7 +39,7 @@ async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KIN
     logs = LogFiles(state.folder)  # shared: the node wakes the API server's readers of a log
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(api_server(state, logs, [each.definition for each in kinds]))
-        connection = PlainConnection(served.url, served.token)
+        connection = StaticServerConfig(served.url, served.token)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         last = state.last_cluster()  # its addresses are reused: they are stored in ConfigMaps of pods that wait
         block = stack.enter_context(AddressBlock.claim(last.block if last else None))
@@ -52,7 +52,7 @@ async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KIN
 
 @asynccontextmanager
 async def running_operator(
-    connection: PlainConnection, tasks: asyncio.TaskGroup, kinds: Sequence[ControlledKind]
+    connection: StaticServerConfig, tasks: asyncio.TaskGroup, kinds: Sequence[ControlledKind]
 ) -> AsyncIterator[None]:
     async with Client(connection, user_agent=REPORTER) as client:
         recorder = Recorder(client, reporter=REPORTER)
@@ -68,7 +68,7 @@ async def running_operator(
 
 @asynccontextmanager
 async def running_node(
-    state: State, logs: LogFiles, block: AddressBlock, connection: PlainConnection, tasks: asyncio.TaskGroup
+    state: State, logs: LogFiles, block: AddressBlock, connection: StaticServerConfig, tasks: asyncio.TaskGroup
 ) -> AsyncIterator[None]:
     cache = state.cache / "images"
     cache.mkdir(parents=True, exist_ok=True)

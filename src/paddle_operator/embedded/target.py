@@ -16,7 +16,7 @@ from paddle_operator.api.paddlejob import Phase
 from paddle_operator.embedded.state import AlreadyRuns, Cluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
-from paddle_operator.kube.config.server import Connection, PlainConnection
+from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
 
 USER_AGENT = "paddlejob"
 MAX_ATTEMPTS, ATTEMPT_SECONDS = 40, 0.1
@@ -61,7 +61,7 @@ class Target:
             yield client
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def _connection(self) -> AsyncIterator[ServerConfig]:
         if not self.is_embedded:
             yield load.load(self.kubeconfig, self.context)
             return
@@ -84,8 +84,8 @@ class Target:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def namespace_of(self, client: Client) -> str:
-        return self.namespace or client.connection.namespace
+        return self.namespace or client.config.namespace
 
 
-def connection_to(cluster: Cluster) -> PlainConnection:
-    return PlainConnection(cluster.url, cluster.token)
+def connection_to(cluster: Cluster) -> StaticServerConfig:
+    return StaticServerConfig(cluster.url, cluster.token)

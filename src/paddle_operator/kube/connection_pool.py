@@ -1,6 +1,6 @@
-"""The connections to a server: made when needed, through a proxy where one is in between, and kept for a while.
+"""Connections to API servers: opened when needed, through a proxy if one is configured, and reused.
 
-One that nobody uses is closed after 15 s: load balancers forget idle ones after a minute or more, without a word.
+An idle connection is closed after 15 s: load balancers drop idle ones after a minute or more, without closing them.
 """
 
 import asyncio
@@ -13,23 +13,23 @@ from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
-from paddle_operator.kube.http_connection import HTTPConnection, Lost
+from paddle_operator.kube.http_connection import ConnectionLost, HTTPConnection
 
 CONNECT_SECONDS = 10.0
-KEPT_SECONDS = 15.0
-OTHER_ADDRESS_SECONDS = 0.25  # a name may have an address that answers nobody: then the next is tried beside it
+IDLE_CONNECTION_SECONDS = 15.0
+HAPPY_EYEBALLS_SECONDS = 0.25  # then the next address of a name is tried beside the first
 
 
-class CannotConnect(Exception):
-    """Nothing was sent."""
+class ConnectError(Exception):
+    """The connection could not be opened: nothing was sent."""
 
     def __init__(self, reason: OSError | None) -> None:
-        """No reason means that there was no answer in time."""
-        super().__init__(str(reason or "no answer in time"))
+        """Without a reason it timed out."""
+        super().__init__(str(reason or "timed out"))
         self.reason = reason
 
 
-class CannotReachProxy(CannotConnect):
+class ProxyConnectError(ConnectError):
     pass
 
 
@@ -41,7 +41,7 @@ class ProxyRefused(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """How a server is reached; what differs in any of it does not share connections."""
+    """How a server is reached. Only requests with an equal origin share connections."""
 
     server: str  # the base URL
     context: ssl.SSLContext | None
@@ -49,26 +49,26 @@ class Origin:
     proxy: str | None
 
     def __post_init__(self) -> None:
-        assert self.context or self.server.startswith("http://"), "a token would be sent for everybody to read"
+        assert self.context or self.server.startswith("http://"), "without TLS a token would be sent in clear text"
 
     @cached_property
     def address(self) -> tuple[str, int]:
-        return _address(self.server)
+        return _host_and_port(self.server)
 
     @cached_property
     def host(self) -> str:
-        """As the server is called in a request."""
-        return _host(self.server)
+        """The Host header."""
+        return _host_header(self.server)
 
     @cached_property
-    def base(self) -> str:
-        """What stands before a path in a request: a proxy that passes on plain requests is told where to."""
+    def target_prefix(self) -> str:
+        """What precedes the path in a request line: a forwarding proxy needs the absolute URL."""
         prefix = f"http://{self.host}" if self.proxy and self.context is None else ""
         return prefix + urlsplit(self.server).path
 
     @cached_property
-    def proxy_proof(self) -> str:
-        """The header line that shows the proxy who we are, if it wants to know."""
+    def proxy_authorization(self) -> str:
+        """The header line with the proxy's user and password, empty if it has none."""
         parts = urlsplit(self.proxy or "")
         if parts.username is None:
             return ""
@@ -77,136 +77,136 @@ class Origin:
 
 
 class ConnectionPool:
-    """Call close() at the end."""
+    """Open connections by origin. Call close() at the end."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._free: dict[Origin, list[HTTPConnection]] = {}
+        self._idle: dict[Origin, list[HTTPConnection]] = {}
         self._all: set[HTTPConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def take(self, way: Origin) -> HTTPConnection:
-        """One that is free, to be given back. Raises CannotConnect, ProxyRefused or ssl.SSLError."""
-        return self._kept(way) or await self._connected(way)
+    async def acquire(self, origin: Origin) -> HTTPConnection:
+        """An idle or new connection, to be released. Raises ConnectError, ProxyRefused or ssl.SSLError."""
+        return self._take_idle(origin) or await self._connect(origin)
 
-    def give_back(self, way: Origin, channel: HTTPConnection) -> None:
-        """It is used again if it was asked, and what it answered was read to the end."""
-        if channel.reusable and not self._closed:
-            self._keep(way, channel)
+    def release(self, origin: Origin, connection: HTTPConnection) -> None:
+        """Keep the connection for reuse if its response was read to the end, otherwise close it."""
+        if connection.reusable and not self._closed:
+            self._add_idle(origin, connection)
         else:
-            channel.abort()
+            connection.abort()
 
     async def close(self) -> None:
         self._closed = True
         if self._sweep:
             self._sweep.cancel()
-        left, self._all = self._all, set()
-        self._free.clear()
-        for channel in left:
-            channel.abort()
-        await asyncio.gather(*(channel.lost for channel in left))
+        remaining, self._all = self._all, set()
+        self._idle.clear()
+        for connection in remaining:
+            connection.abort()
+        await asyncio.gather(*(connection.closed for connection in remaining))
 
-    # Connections that are kept
+    # Idle connections
 
-    def _kept(self, way: Origin) -> HTTPConnection | None:
-        """The one that was used last: the others may go when little is to do."""
-        free = self._free.get(way, [])
-        while free:
-            channel = free.pop()
-            if not channel.broken:
-                return channel
+    def _take_idle(self, origin: Origin) -> HTTPConnection | None:
+        """The most recently used one, so that the others time out when there are few requests."""
+        idle = self._idle.get(origin, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.broken:
+                return connection
         return None
 
-    def _keep(self, way: Origin, channel: HTTPConnection) -> None:
-        channel.idle_since = self._loop.time()
-        self._free.setdefault(way, []).append(channel)
+    def _add_idle(self, origin: Origin, connection: HTTPConnection) -> None:
+        connection.idle_since = self._loop.time()
+        self._idle.setdefault(origin, []).append(connection)
         if self._sweep is None:
-            self._sweep = self._loop.call_later(KEPT_SECONDS, self._close_idle)
+            self._sweep = self._loop.call_later(IDLE_CONNECTION_SECONDS, self._close_idle)
 
     def _close_idle(self) -> None:
-        latest = self._loop.time() - KEPT_SECONDS
-        for way, free in list(self._free.items()):
-            for channel in free:
-                if channel.idle_since <= latest:
-                    channel.abort()
-            self._free[way] = [channel for channel in free if channel.idle_since > latest]
-            if not self._free[way]:
-                del self._free[way]
-        oldest = min((channel.idle_since for free in self._free.values() for channel in free), default=None)
-        self._sweep = None if oldest is None else self._loop.call_at(oldest + KEPT_SECONDS, self._close_idle)
+        latest = self._loop.time() - IDLE_CONNECTION_SECONDS
+        for origin, idle in list(self._idle.items()):
+            for connection in idle:
+                if connection.idle_since <= latest:
+                    connection.abort()
+            self._idle[origin] = [connection for connection in idle if connection.idle_since > latest]
+            if not self._idle[origin]:
+                del self._idle[origin]
+        oldest = min((connection.idle_since for idle in self._idle.values() for connection in idle), default=None)
+        self._sweep = None if oldest is None else self._loop.call_at(oldest + IDLE_CONNECTION_SECONDS, self._close_idle)
 
     # New connections
 
-    async def _connected(self, way: Origin) -> HTTPConnection:
+    async def _connect(self, origin: Origin) -> HTTPConnection:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                if way.proxy:
-                    return await self._through_proxy(way, way.proxy)
-                return await self._open(way.address, way.context, way.server_name)
+                if origin.proxy:
+                    return await self._connect_through_proxy(origin, origin.proxy)
+                return await self._open(origin.address, origin.context, origin.server_name)
         except ssl.SSLError:
             raise
         except TimeoutError:
-            raise CannotConnect(None) from None
+            raise ConnectError(None) from None
         except OSError as error:
-            raise CannotConnect(error) from error
+            raise ConnectError(error) from error
 
-    async def _through_proxy(self, way: Origin, proxy: str) -> HTTPConnection:
+    async def _connect_through_proxy(self, origin: Origin, proxy: str) -> HTTPConnection:
         try:
-            channel = await self._open(_address(proxy), way.context if proxy.startswith("https://") else None, None)
+            connection = await self._open(
+                _host_and_port(proxy), origin.context if proxy.startswith("https://") else None, None
+            )
         except ssl.SSLError:
             raise
         except OSError as error:
-            raise CannotReachProxy(error) from error
+            raise ProxyConnectError(error) from error
         try:
-            if way.context:
-                await self._tunnel(way, way.context, channel)
+            if origin.context:
+                await self._open_tunnel(origin, origin.context, connection)
         except BaseException:
-            channel.abort()
+            connection.abort()
             raise
-        return channel
+        return connection
 
-    async def _tunnel(self, way: Origin, context: ssl.SSLContext, channel: HTTPConnection) -> None:
-        target = "{}:{}".format(*way.address)
-        request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{way.proxy_proof}\r\n".encode()
+    async def _open_tunnel(self, origin: Origin, context: ssl.SSLContext, connection: HTTPConnection) -> None:
+        target = "{}:{}".format(*origin.address)
+        request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{origin.proxy_authorization}\r\n".encode()
         try:
-            reply = await channel.ask(request, None, tunnel=True)
-        except Lost as error:
-            raise CannotReachProxy(OSError(str(error))) from error
-        if reply.status != 200:
-            raise ProxyRefused(reply.status, reply.reason)
-        name = way.server_name or way.address[0]
-        transport = await self._loop.start_tls(channel.transport, channel, context, server_hostname=name)
+            response = await connection.request(request, None, tunnel=True)
+        except ConnectionLost as error:
+            raise ProxyConnectError(OSError(str(error))) from error
+        if response.status != 200:
+            raise ProxyRefused(response.status, response.reason)
+        name = origin.server_name or origin.address[0]
+        transport = await self._loop.start_tls(connection.transport, connection, context, server_hostname=name)
         assert transport
-        channel.use(transport)
+        connection.replace_transport(transport)
 
     async def _open(
         self, address: tuple[str, int], context: ssl.SSLContext | None, server_name: str | None
     ) -> HTTPConnection:
         host, port = address
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        connected = await aiohappyeyeballs.start_connection(
-            found, happy_eyeballs_delay=OTHER_ADDRESS_SECONDS, interleave=1, loop=self._loop
+        addresses = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sock = await aiohappyeyeballs.start_connection(
+            addresses, happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS, interleave=1, loop=self._loop
         )
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = (server_name or host) if context else None
-        _, channel = await self._loop.create_connection(
-            HTTPConnection, sock=connected, ssl=context, server_hostname=name
-        )
-        if self._closed:  # while we knocked
-            channel.abort()
-            raise CannotConnect(OSError("this client was closed"))
-        self._all.add(channel)
-        channel.lost.add_done_callback(lambda _: self._all.discard(channel))
-        return channel
+        _, connection = await self._loop.create_connection(HTTPConnection, sock=sock, ssl=context, server_hostname=name)
+        if self._closed:  # while this one connected
+            connection.abort()
+            raise ConnectError(OSError("this client was closed"))
+        self._all.add(connection)
+        connection.closed.add_done_callback(lambda _: self._all.discard(connection))
+        return connection
 
 
-def _address(url: str) -> tuple[str, int]:
+def _host_and_port(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     name = parts.hostname or ""
     host = name if ":" in name else name.encode("idna").decode()
     return host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def _host(url: str) -> str:
+def _host_header(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2].encode("idna").decode()

@@ -141,7 +141,7 @@ class Informer(Generic[T, V]):
     async def _list_pages(self, size: int) -> None:
         relist: Relist[V] | None = None
         version = 0
-        async with aclosing(self._client.pages(self.kind, self._scope, size)) as pages:
+        async with aclosing(self._client.list_pages(self.kind, self._scope, size)) as pages:
             async for page in pages:
                 if relist is None:
                     version = int(page.version)

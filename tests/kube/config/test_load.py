@@ -11,7 +11,7 @@ import trustme
 from multidict import CIMultiDictProxy
 
 from paddle_operator.kube.config.load import from_kubeconfig, in_cluster, load
-from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
 from tests.support.kubeconfigs import TOKEN, a_kubeconfig, a_plugin, an_exec, runs_of
@@ -49,7 +49,7 @@ def data(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def connected(path: Path, **parts: Any) -> Connection:
+def connected(path: Path, **parts: Any) -> ServerConfig:
     return from_kubeconfig(a_kubeconfig(path / "config", **parts), environ={"PATH": os.environ["PATH"]})
 
 

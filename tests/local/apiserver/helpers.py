@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.objects import Object, Resource
 from paddle_operator.local.apiserver.http_server import ApiServer
 
@@ -20,7 +20,7 @@ NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 
 
 def client_of(server: ApiServer) -> Client:
-    return Client(PlainConnection(server.url, TOKEN))
+    return Client(StaticServerConfig(server.url, TOKEN))
 
 
 def make_config_map(name: str, **metadata: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.kube.client import Client, Scope
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import KubeError, Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from tests.conftest import say
@@ -44,7 +44,7 @@ async def start_server(directory: Path) -> AsyncIterator[tuple[asyncio.subproces
     try:
         assert process.stdout
         url = (await asyncio.wait_for(process.stdout.readline(), 100)).decode().strip()
-        async with Client(PlainConnection(url, TOKEN), in_flight=WRITERS) as client:
+        async with Client(StaticServerConfig(url, TOKEN), max_in_flight=WRITERS) as client:
             yield process, client
     finally:
         if process.returncode is None:

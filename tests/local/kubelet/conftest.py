@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import PlainConnection
+from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from testbed.control_plane import ControlPlane
@@ -19,7 +19,7 @@ async def embedded(tmp_path: Path) -> AsyncIterator[Client]:
     token = secrets.token_hex(8)
     async with (
         ApiServer(tmp_path / "server", KINDS, token=token) as server,
-        Client(PlainConnection(server.url, token)) as client,
+        Client(StaticServerConfig(server.url, token)) as client,
     ):
         yield client
 

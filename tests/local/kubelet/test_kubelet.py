@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddle_operator.kube.client import Client
-from paddle_operator.kube.config.server import Connection, PlainConnection
+from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
 from paddle_operator.kube.objects import Key, Manifest, Resource, T
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
@@ -38,7 +38,7 @@ async def proxy(tmp_path: Path) -> AsyncIterator[tuple[FaultProxy, str]]:
     token = secrets.token_hex(8)
     async with (
         ApiServer(tmp_path / "server", KINDS, token=token) as server,
-        FaultProxy(PlainConnection(server.url, token)) as proxy,
+        FaultProxy(StaticServerConfig(server.url, token)) as proxy,
     ):
         yield proxy, token
 
@@ -66,7 +66,7 @@ async def test_status_is_written_after_a_server_outage(proxy: tuple[FaultProxy, 
 class RecordingClient(Client):
     """Records each status write, and calls `before_write` right before it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConfig) -> None:
         super().__init__(connection)
         self.statuses: list[str] = []
         self.before_write: Callable[[str], Awaitable[object]] | None = None
@@ -88,7 +88,7 @@ async def test_concurrent_status_write_of_another_client_survives(embedded: Clie
             conditions = [*running.status["conditions"], {"type": "example.com/Seen", "status": "True"}]
             await embedded.merge_status(PODS, running.key, {"conditions": conditions})
 
-    async with RecordingClient(embedded.connection) as recording:
+    async with RecordingClient(embedded.config) as recording:
         recording.before_write = add_condition
         async with run_node(recording, tmp_path / "state", "default") as harness:
             ended = await harness.run_pod("seen")
@@ -99,7 +99,7 @@ async def test_concurrent_status_write_of_another_client_survives(embedded: Clie
 
 async def test_unchanged_status_is_not_written(embedded: Client, tmp_path: Path) -> None:
     async with (
-        RecordingClient(embedded.connection) as recording,
+        RecordingClient(embedded.config) as recording,
         run_node(recording, tmp_path / "state", "default") as harness,
     ):
         barrier = {"envFrom": [{"configMapRef": {"name": "late"}}]}
@@ -115,7 +115,7 @@ async def test_unchanged_status_is_not_written(embedded: Client, tmp_path: Path)
 
 async def test_unschedulable_is_written_once(embedded: Client, tmp_path: Path) -> None:
     async with (
-        RecordingClient(embedded.connection) as recording,
+        RecordingClient(embedded.config) as recording,
         run_node(recording, tmp_path / "state", "default") as harness,
     ):
         await harness.create(make_pod("unschedulable", container={"resources": {"limits": {"nvidia.com/gpu": 1}}}))
@@ -130,7 +130,7 @@ async def test_shutdown_is_no_cause_for_a_pod_that_has_ended(embedded: Client, t
         if phase == "Succeeded":
             harness.node.stop()
 
-    async with RecordingClient(embedded.connection) as recording:
+    async with RecordingClient(embedded.config) as recording:
         recording.before_write = stop
         async with run_node(recording, tmp_path / "state", "default") as harness:
             await harness.create(make_pod("good"))

@@ -83,7 +83,7 @@ async def test_twenty_idle_minutes_cost_no_write(embedded: Client, tmp_path: Pat
 
 
 async def version(harness: NodeHarness) -> str:
-    async for page in harness.client.pages(PODS):
+    async for page in harness.client.list_pages(PODS):
         return page.version
     raise AssertionError("a list has a first page")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.request import TIMEOUT_SECONDS, Reply, RequestError
+from testbed.request import TIMEOUT_SECONDS, HTTPResponse, RequestError
 
 Manifest = dict[str, Any]
 
@@ -55,10 +55,10 @@ class KubectlServer:
 
     async def send(
         self, method: str, path: str, body: object = None, *, media: str = JSON, accept: str = JSON
-    ) -> Reply:
+    ) -> HTTPResponse:
         return await asyncio.to_thread(self._send, method, path, body, media, accept)
 
-    def _send(self, method: str, path: str, body: object, media: str, accept: str) -> Reply:
+    def _send(self, method: str, path: str, body: object, media: str, accept: str) -> HTTPResponse:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": media, "Accept": accept}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data=data, headers=headers, method=method)
@@ -67,10 +67,10 @@ class KubectlServer:
         )
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
-                return Reply(reply.status, reply.read())
+                return HTTPResponse(reply.status, reply.read())
         except urllib.error.HTTPError as error:
             with error:
-                return Reply(error.code, error.read())
+                return HTTPResponse(error.code, error.read())
 
     def path(self, manifest: Manifest, *, name: str = "") -> str:
         """The path of the collection of an object's kind, or of one object."""
@@ -78,7 +78,7 @@ class KubectlServer:
         collection = f"{PREFIX_OF[manifest['apiVersion']]}{scope}/{manifest['kind'].lower()}s"
         return f"{collection}/{name}" if name else collection
 
-    async def create(self, manifest: Manifest, query: str = "") -> Reply:
+    async def create(self, manifest: Manifest, query: str = "") -> HTTPResponse:
         return await self.send("POST", self.path(manifest) + query, manifest)
 
     async def create_and_get(self, manifest: Manifest, query: str = "") -> Manifest:

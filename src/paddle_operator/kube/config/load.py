@@ -31,7 +31,7 @@ from paddle_operator.kube.config.credentials import (
 from paddle_operator.kube.config.exec_plugin import GROUP, ExecPlugin
 from paddle_operator.kube.config.kubeconfig import Chosen, Cluster, Entry, User
 from paddle_operator.kube.config.proxy import checked_proxy, environment_proxy, is_http_url
-from paddle_operator.kube.config.server import Connection
+from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.config.tls import Contexts, InsecureSkipVerify, Trust
 from paddle_operator.kube.errors import Misconfigured
 
@@ -49,7 +49,7 @@ def load(
     directory: Path = SERVICE_ACCOUNT,
     environ: Mapping[str, str] = os.environ,
     clock: Clock = _CLOCK,
-) -> Connection:
+) -> ServerConfig:
     """The connection that is meant where this program runs. Raises Misconfigured."""
     if path or context or environ.get("KUBECONFIG"):
         return from_kubeconfig(path, context, environ=environ, clock=clock)
@@ -62,7 +62,7 @@ def load(
 
 def in_cluster(
     directory: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ, clock: Clock = _CLOCK
-) -> Connection:
+) -> ServerConfig:
     """The connection of a pod's service account; its token and CA are followed when kubelet renews them."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
@@ -78,7 +78,7 @@ def in_cluster(
         except Misconfigured as problem:
             raise Misconfigured(f"{problem} (is automountServiceAccountToken false?)") from None
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return ConfiguredConnection(
+    return LoadedServerConfig(
         server=server,
         namespace=environ.get("POD_NAMESPACE") or _text_of(directory / "namespace") or "default",
         source="the service account of this pod",
@@ -95,7 +95,7 @@ def from_kubeconfig(
     *,
     environ: Mapping[str, str] = os.environ,
     clock: Clock = _CLOCK,
-) -> Connection:
+) -> ServerConfig:
     """The connection of one context, the current one unless named. Raises Misconfigured; no plugin is run yet."""
     chosen = kubeconfig.read(path, environ).choose(context)
     namespace = chosen.context.value.namespace or "default"
@@ -107,7 +107,7 @@ def from_kubeconfig(
     proxy = (
         checked_proxy(proxy_url, f"proxy-url of {chosen.cluster}") if proxy_url else environment_proxy(server, environ)
     )
-    return ConfiguredConnection(
+    return LoadedServerConfig(
         server=server,
         namespace=namespace,
         source=f'context "{chosen.context.name}" of {kubeconfig.home_relative(chosen.context.file)}',
@@ -119,7 +119,7 @@ def from_kubeconfig(
     )
 
 
-class ConfiguredConnection:
+class LoadedServerConfig:
     """A Connection whose parts come from files, variables or a plugin; its repr shows none of them."""
 
     def __init__(

@@ -1,44 +1,44 @@
-"""How to reach one API server and be believed by it; where these facts come from is config.py's story."""
+"""How to reach one API server and authenticate to it. load.py builds it from a kubeconfig or a service account."""
 
 import ssl
 from collections.abc import Mapping
 from typing import Protocol
 
 
-class Connection(Protocol):
-    """Everything the client asks before each request, so that a token, certificate or CA that rotates is picked up."""
+class ServerConfig(Protocol):
+    """Read before each request, so that a rotated token, certificate or CA is used at once."""
 
     @property
     def server(self) -> str:
-        """The base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
 
     @property
     def namespace(self) -> str:
-        """The namespace meant where a user names none."""
+        """The default namespace."""
 
     @property
     def source(self) -> str:
-        """Where this connection is configured, for error messages: 'context "prod" of ~/.kube/config'."""
+        """Where this was configured, for error messages: 'context "prod" of ~/.kube/config'."""
 
     @property
     def proxy(self) -> str | None: ...
 
     @property
     def server_name(self) -> str | None:
-        """The name to expect in the server's certificate where it is not the URL's host."""
+        """The name expected in the server's certificate if it is not the URL's host."""
 
     async def tls(self) -> ssl.SSLContext | None:
-        """The same context as long as the files behind it are the same; None for plain HTTP. Raises Misconfigured."""
+        """The same context until one of its files changes; None for plain HTTP. Raises Misconfigured."""
 
     async def headers(self) -> Mapping[str, str]:
-        """What proves who we are. Raises Misconfigured."""
+        """The headers that authenticate a request. Raises Misconfigured."""
 
     async def renew(self) -> bool:
-        """After a 401: forget what can be had anew, and say whether another try makes sense."""
+        """After a 401: drop cached credentials. Returns whether the request is worth repeating."""
 
 
-class PlainConnection:
-    """A server that asks for nothing or for a fixed token: tests, and the embedded server."""
+class StaticServerConfig:
+    """A server with a fixed token or none: the embedded server, and tests."""
 
     namespace = "default"
     proxy = None
