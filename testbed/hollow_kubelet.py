@@ -115,7 +115,7 @@ class HollowKubelet:
             # request leaves such a pod behind, and kubelet completes the deletion.
             remaining = await self._client.delete(PODS, key, uid=pod.uid, grace_seconds=0)
             self._deleted.add(pod.uid)
-            self.pods.deleted(key, pod.uid, remaining)
+            self.pods.observe_delete(key, pod.uid, remaining)
 
     async def _advance(self, pod: LocalPod, node: HollowNode) -> bool:
         """Take the steps that are due; returns whether the pod has finished and the server has its status."""

@@ -39,7 +39,7 @@ def known() -> dict[str, set[str]]:
     observe_phase("Running", 1.0)
     metrics.QueueMetrics("paddlejob", lambda: 0.0, lambda: 0.0)
     metrics.ControllerMetrics("paddlejob", 1)
-    metrics.leading("b2a304f2.paddlepaddle.org").set(1)
+    metrics.leader_gauge("b2a304f2.paddlepaddle.org").set(1)
     metrics.count_request(200, "GET", "server")
     every: list[Metric] = [*REGISTRY.collect()]
     found = {sample.name: set(sample.labels) for metric in every for sample in metric.samples}

@@ -9,7 +9,7 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import TooManyRequests
-from paddle_operator.kube.manager import DRAIN_SECONDS, LAST_EVENTS_SECONDS
+from paddle_operator.kube.manager import DRAIN_SECONDS, FLUSH_SECONDS
 from paddle_operator.kube.objects import PODS, Key
 from testbed.control_plane import ControlPlane
 from testbed.followed import followed
@@ -132,7 +132,7 @@ async def test_drain_respects_the_disruption_budget(plane: ControlPlane) -> None
 def test_grace_period_covers_a_clean_shutdown() -> None:
     """Killed before that, it would hold the lease, and the other replica would wait until it runs out."""
     pod = objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]
-    assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS + LAST_EVENTS_SECONDS
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS + FLUSH_SECONDS
 
 
 async def test_edit_and_view_roles_aggregate_paddlejobs(plane: ControlPlane) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from paddle_operator.kube.backoff import CALM_SECONDS, FIRST_SECONDS, LONGEST_SECONDS, Backoff, exponential
+from paddle_operator.kube.backoff import CALM_SECONDS, FIRST_SECONDS, MAX_SECONDS, Backoff, exponential
 from testbed.clock import FakeClock
 
 
@@ -52,7 +52,7 @@ async def test_pauses_of_a_crowd_differ_between_the_half_and_the_whole(clock: Fa
 async def test_after_a_thousand_failures_the_limit_still_holds(clock: FakeClock) -> None:
     backoff = Backoff(clock, jitter=lambda: 1.0)
     backoff._tries = 5000  # 2.0 to this power is no float any more
-    assert await failed_at_once(backoff, clock, 1) == pytest.approx([LONGEST_SECONDS])
+    assert await failed_at_once(backoff, clock, 1) == pytest.approx([MAX_SECONDS])
 
 
 async def test_a_try_that_lasted_is_followed_by_the_next_one_at_once_and_starts_anew(clock: FakeClock) -> None:

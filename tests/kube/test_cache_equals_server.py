@@ -128,7 +128,7 @@ class CacheLife(RuleBasedStateMachine):
             if known is None:
                 return
             try:
-                informer.deleted(key, known.uid, await self.ours.delete(kind, key, uid=known.uid))
+                informer.observe_delete(key, known.uid, await self.ours.delete(kind, key, uid=known.uid))
             except KubeError:
                 return
             left = informer.store.get(key)

@@ -121,7 +121,7 @@ async def test_who_comes_another_way_does_not_share_a_connection(pool: Connectio
 
 
 async def test_what_is_idle_is_closed_after_a_while(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_SECONDS", 0.05)
+    monkeypatch.setattr(module, "IDLE_CONNECTION_SECONDS", 0.05)
     async with Server(answer_always) as server:
         await asyncio.gather(*(read(pool, server.origin()) for _ in range(2)))
         await server.until_open(0)

@@ -12,7 +12,7 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import SystemClock
 from paddle_operator.kube.errors import RunnableFailed
-from paddle_operator.kube.leader_election import Elector, Terms
+from paddle_operator.kube.leader_election import Elector, LeaseTimings
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
 from testbed.audit import Writes
@@ -23,8 +23,8 @@ from tests.kube.orders import OrderDesk, an_order, answer_to
 
 ROUNDS = 10
 # A request that was sent just before the holder's time ran out may be under way for two seconds more.
-TERMS = Terms(lease_seconds=4, renew_seconds=2, retry_seconds=0.3)
-LONG_TERMS = Terms(lease_seconds=120, renew_seconds=100, retry_seconds=5)
+TERMS = LeaseTimings(lease_seconds=4, renew_seconds=2, retry_seconds=0.3)
+LONG_TERMS = LeaseTimings(lease_seconds=120, renew_seconds=100, retry_seconds=5)
 PATIENCE_SECONDS = 60.0  # to the second it is known in test_lease.py, where the clock is the test's own
 
 
@@ -40,7 +40,7 @@ class JumpingClock(SystemClock):
 class Contender:
     """One replica of an operator whose whole work is to answer each `order-N` with a `done-N`."""
 
-    def __init__(self, control_plane: ControlPlane, namespace: str, user: str, terms: Terms = TERMS) -> None:
+    def __init__(self, control_plane: ControlPlane, namespace: str, user: str, terms: LeaseTimings = TERMS) -> None:
         self.user = user
         self._terms = terms
         self.clock = JumpingClock()
@@ -99,7 +99,7 @@ class Contender:
                 electing,
                 Key(self._namespace, "operator"),
                 identity=f"{self.user}-{id(stack):x}",
-                terms=self._terms,
+                timings=self._terms,
                 clock=self.clock,
             )
             client = await stack.enter_async_context(Client(connection, fence=self._elector.fence))

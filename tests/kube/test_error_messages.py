@@ -199,8 +199,8 @@ TROUBLES = [
     Trouble(
         "the user has no right",
         'get configmaps default/a: configmaps "a" is forbidden: User "nobody-0" cannot get resource "configmaps" in '
-        'API group "" in the namespace "default" (403); the credentials of context "here" of {config} are known but '
-        "lack this right: ask for a Role that grants it",
+        'API group "" in the namespace "default" (403); the credentials of context "here" of {config} do not '
+        "grant this right: ask for a Role that does",
         user={"token": "{nobody}"},
     ),
 ]

@@ -20,8 +20,8 @@ from paddle_operator.kube.errors import (
     Status,
     TooManyRequests,
     Unauthorized,
-    in_words,
-    refusal,
+    describe_os_error,
+    error_of_status,
 )
 
 SOURCE = 'context "here" of ~/.kube/config'
@@ -72,42 +72,41 @@ def test_the_tree_at_the_head_of_the_file_is_the_tree_that_exists() -> None:
     ],
 )
 def test_a_refusal_is_told_apart_by_code_and_reason(code: int, reason: str, kind: type[APIStatusError]) -> None:
-    error = refusal("get pods default/a", Status(code, reason, "the server's words"), retry_after=3)
+    error = error_of_status("get pods default/a", Status(code, reason, "the server's words"), retry_after=3)
     assert type(error) is kind
     assert str(error).startswith(f"get pods default/a: the server's words ({code})")
     assert (error.about, error.status.code, error.retry_after) == ("get pods default/a", code, 3)
 
 
 def test_a_refusal_without_words_is_told_by_its_reason() -> None:
-    assert str(refusal("get pods a", Status(500, "InternalError"))) == "get pods a: InternalError (500)"
-    assert str(refusal("get pods a", Status(500))) == "get pods a: no reason given (500)"
+    assert str(error_of_status("get pods a", Status(500, "InternalError"))) == "get pods a: InternalError (500)"
+    assert str(error_of_status("get pods a", Status(500))) == "get pods a: no reason given (500)"
 
 
 def test_words_of_several_lines_become_one() -> None:
     status = Status(502, message="<html>\n  <h1>Bad Gateway</h1>\r\n</html>", details=Details())
-    assert str(refusal("get pods a", status)) == "get pods a: <html> <h1>Bad Gateway</h1> </html> (502)"
+    assert str(error_of_status("get pods a", status)) == "get pods a: <html> <h1>Bad Gateway</h1> </html> (502)"
 
 
 def test_who_is_not_believed_is_told_whose_credentials_they_are() -> None:
     status = Status(401, "Unauthorized", "Unauthorized")
-    assert str(refusal("get pods a", status, source=SOURCE)) == (
+    assert str(error_of_status("get pods a", status, source=SOURCE)) == (
         'get pods a: Unauthorized (401); the credentials of context "here" of ~/.kube/config are missing, wrong or '
         "expired: log in again or renew the token"
     )
-    assert "; the credentials are missing" in str(refusal("get pods a", status))
+    assert "; the credentials are missing" in str(error_of_status("get pods a", status))
 
 
 def test_only_a_lack_of_rights_is_blamed_on_the_credentials() -> None:
     by_role = Status(403, "Forbidden", 'pods "a" is forbidden: User "jane" cannot get resource "pods"')
-    assert str(refusal("get pods a", by_role, source=SOURCE)).endswith(
-        '(403); the credentials of context "here" of ~/.kube/config are known but lack this right: '
-        "ask for a Role that grants it"
+    assert str(error_of_status("get pods a", by_role, source=SOURCE)).endswith(
+        '(403); the credentials of context "here" of ~/.kube/config do not grant this right: ask for a Role that does'
     )
     by_quota = Status(403, "Forbidden", 'pods "a" is forbidden: exceeded quota: small')
-    assert str(refusal("create pods a", by_quota, source=SOURCE)).endswith("exceeded quota: small (403)")
+    assert str(error_of_status("create pods a", by_quota, source=SOURCE)).endswith("exceeded quota: small (403)")
 
 
 def test_an_error_of_the_system_is_told_in_its_words() -> None:
-    assert in_words(OSError(111, "[Errno 111] Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
-    assert in_words(OSError(-2, "Name or service not known")) == "Name or service not known"
-    assert in_words(OSError("no number")) == "no number"
+    assert describe_os_error(OSError(111, "[Errno 111] Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
+    assert describe_os_error(OSError(-2, "Name or service not known")) == "Name or service not known"
+    assert describe_os_error(OSError("no number")) == "no number"

@@ -11,7 +11,7 @@ import pytest
 from paddle_operator.kube import events, metrics
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import ServerFault
-from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Object, Resource, View
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
@@ -54,8 +54,8 @@ class Desk:
         self.control_plane = control_plane
         self.about = self.object(JOB)
 
-    def object(self, name: str, namespace: str | None = None) -> Reference:
-        return Reference(
+    def object(self, name: str, namespace: str | None = None) -> ObjectReference:
+        return ObjectReference(
             "v1", "ConfigMap", Key(self.namespace if namespace is None else namespace, name), f"uid-{name}"
         )
 
@@ -96,7 +96,7 @@ class Desk:
 
     def _busy(self) -> bool:
         sending = self._sending
-        return sending is not None and (sending._one_at_a_time.locked() or sending._news.is_set())
+        return sending is not None and (sending._sending.locked() or sending._wake.is_set())
 
     @property
     def writes(self) -> list[str]:
@@ -122,7 +122,7 @@ async def until(condition: Callable[[], bool], clock: FakeClock, second: float =
 async def test_news_are_shown_by_kubectl(desk: Desk, control_plane: ControlPlane, namespace: str) -> None:
     pod = await desk.client.create(PODS, a_pod(Key(namespace, "mnist-worker-0")))
     async with desk.running_recorder() as recorder:
-        about = Reference("v1", "Pod", pod.key, pod.uid)
+        about = ObjectReference("v1", "Pod", pod.key, pod.uid)
         recorder.normal(about, "Placed", "the pod has a node")
         recorder.warning(about, "Restarting", "worker-1 exited 137", action="Restart")
         await desk.until_told({"the pod has a node": 1, "worker-1 exited 137": 1})
@@ -148,7 +148,7 @@ async def test_an_event_says_who_tells_what_and_when(desk: Desk) -> None:
 async def test_news_of_a_cluster_wide_object_are_told_in_the_default_namespace(desk: Desk) -> None:
     node = f"node-of-{desk.namespace}"
     async with desk.recorder() as recorder:
-        recorder.normal(Reference("v1", "Node", Key("", node), "uid"), "Seen", "a node")
+        recorder.normal(ObjectReference("v1", "Node", Key("", node), "uid"), "Seen", "a node")
         await recorder.flush()
     stored = await desk.client.list_all(EVENTS, Scope("default", fields=f"regarding.name={node}"))
     assert [event.note for event in stored] == ["a node"]
@@ -211,7 +211,7 @@ async def test_news_that_come_again_after_a_long_time_are_counted_on(desk: Desk)
 
 async def test_news_that_must_not_be_lost_are_there_when_tell_returns_and_are_sent_once(desk: Desk) -> None:
     async with desk.running_recorder() as recorder:
-        await recorder.tell(desk.about, "Completed", "all workers have succeeded")
+        await recorder.emit(desk.about, "Completed", "all workers have succeeded")
         assert await desk.told() == {"all workers have succeeded": 1}
         await recorder.flush()
     assert len(desk.proxy.seen(verb="create", resource="events")) == 1
@@ -220,7 +220,7 @@ async def test_news_that_must_not_be_lost_are_there_when_tell_returns_and_are_se
 async def test_news_that_could_not_be_told_at_once_are_told_later(desk: Desk) -> None:
     desk.proxy.deny()
     async with desk.running_recorder() as recorder:
-        await recorder.tell(desk.about, "Completed", "all workers have succeeded", warning=True)
+        await recorder.emit(desk.about, "Completed", "all workers have succeeded", warning=True)
         desk.proxy.heal()
         await desk.until_told({"all workers have succeeded": 1}, second=1)
 

@@ -32,14 +32,14 @@ class FakeClient:
         self.errors: dict[str, Exception] = {}
         self.existing: dict[str, str] = {}  # name -> UID of its owner
         self.created: list[str] = []
-        self.max_in_flight = self.max_in_flight = 0
+        self.in_flight = self.max_in_flight = 0
 
     async def create(self, kind: Resource[Any], manifest: Manifest) -> Object:
         name = manifest["metadata"]["name"]
-        self.max_in_flight += 1
-        self.max_in_flight = max(self.max_in_flight, self.max_in_flight)
+        self.in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         await asyncio.sleep(0)
-        self.max_in_flight -= 1
+        self.in_flight -= 1
         if name in self.errors:
             raise self.errors[name]
         if name in self.existing:

@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from paddle_operator.kube import metrics
-from paddle_operator.kube.health_server import Address, Complaints, MetricsAuth, _listener, serving
+from paddle_operator.kube.health_server import Address, Check, MetricsAuth, _parse_address, serve
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -28,7 +28,7 @@ async def answer(address: Address, path: str) -> tuple[int, str]:
 
 
 async def test_probes_say_ok_while_nobody_complains() -> None:
-    async with serving(LOOPBACK, "0", nothing, nothing) as [address]:
+    async with serve(LOOPBACK, "0", nothing, nothing) as [address]:
         assert await answer(address, "/healthz") == (200, "ok\n")
         assert await answer(address, "/readyz") == (200, "ok\n")
         assert (await answer(address, "/metrics"))[0] == 404
@@ -36,13 +36,13 @@ async def test_probes_say_ok_while_nobody_complains() -> None:
 
 async def test_each_probe_fails_with_its_own_complaints_and_only_as_long_as_they_hold() -> None:
     complaints = ["the cache of pods is not filled", "stopping"]
-    ready: Complaints = lambda: iter(complaints)  # noqa: E731  # a probe may be a generator, as the manager's are
-    async with serving(LOOPBACK, "0", nothing, ready) as [address]:
+    ready: Check = lambda: iter(complaints)  # noqa: E731  # a probe may be a generator, as the manager's are
+    async with serve(LOOPBACK, "0", nothing, ready) as [address]:
         assert await answer(address, "/readyz") == (503, "the cache of pods is not filled\nstopping\n")
         assert await answer(address, "/healthz") == (200, "ok\n")
         complaints.clear()
         assert await answer(address, "/readyz") == (200, "ok\n")
-    async with serving(LOOPBACK, "0", lambda: ["stuck"], nothing) as [address]:
+    async with serve(LOOPBACK, "0", lambda: ["stuck"], nothing) as [address]:
         assert await answer(address, "/healthz") == (503, "stuck\n")
 
 
@@ -69,9 +69,9 @@ CONTROLLER_RUNTIME_NAMES = {
 async def test_the_figures_have_controller_runtimes_names() -> None:
     metrics.QueueMetrics("paddlejob", unfinished=lambda: 0.0, longest=lambda: 0.0)
     metrics.ControllerMetrics("paddlejob", workers=4)
-    metrics.leading("paddle-operator")
+    metrics.leader_gauge("paddle-operator")
     metrics.count_request(200, "GET", "api.example:6443")
-    async with serving("0", LOOPBACK, nothing, nothing) as [address]:
+    async with serve("0", LOOPBACK, nothing, nothing) as [address]:
         code, text = await answer(address, "/metrics")
         assert code == 200
         assert (await answer(address, "/healthz"))[0] == 404
@@ -82,14 +82,14 @@ async def test_the_figures_have_controller_runtimes_names() -> None:
 
 
 async def test_probes_and_figures_have_an_address_each() -> None:
-    async with serving(LOOPBACK, LOOPBACK, nothing, nothing) as [probes, figures]:
+    async with serve(LOOPBACK, LOOPBACK, nothing, nothing) as [probes, figures]:
         assert probes != figures
         assert (await answer(probes, "/healthz"))[0] == (await answer(figures, "/metrics"))[0] == 200
 
 
 @pytest.mark.parametrize("address", ["0", ""])
 async def test_an_address_of_0_serves_nothing(address: str) -> None:
-    async with serving(address, address, nothing, nothing) as addresses:
+    async with serve(address, address, nothing, nothing) as addresses:
         assert addresses == []
 
 
@@ -98,13 +98,13 @@ async def test_an_address_of_0_serves_nothing(address: str) -> None:
     [(":8080", None, 8080), (":0", None, 0), ("localhost:1", "localhost", 1), ("[::1]:65535", "::1", 65535)],
 )
 def test_an_address_is_a_host_and_a_port_or_a_port_alone(address: str, host: str | None, port: int) -> None:
-    assert _listener(address) == (host, port)  # not served: a test listens on loopback only
+    assert _parse_address(address) == (host, port)  # not served: a test listens on loopback only
 
 
 @pytest.mark.parametrize("address", ["8080", "localhost", "localhost:", "localhost:http", ":65536", ":-1", ":²", ":"])
 async def test_what_is_no_address_is_one_sentence(address: str) -> None:
     with pytest.raises(ValueError) as told:
-        async with serving(LOOPBACK, address, nothing, nothing):
+        async with serve(LOOPBACK, address, nothing, nothing):
             pass
     assert str(told.value) == (
         f'the address "{address}" has no port from 0 to 65535: write host:port, :port, or 0 to serve nothing'
@@ -112,17 +112,17 @@ async def test_what_is_no_address_is_one_sentence(address: str) -> None:
 
 
 async def test_a_port_that_is_taken_is_one_sentence_and_gives_the_other_one_back() -> None:
-    async with serving(LOOPBACK, "0", nothing, nothing) as [free]:
+    async with serve(LOOPBACK, "0", nothing, nothing) as [free]:
         pass
-    async with serving(LOOPBACK, "0", nothing, nothing) as [taken]:
+    async with serve(LOOPBACK, "0", nothing, nothing) as [taken]:
         with pytest.raises(OSError) as told:
-            async with serving(f"127.0.0.1:{free[1]}", f"127.0.0.1:{taken[1]}", nothing, nothing):
+            async with serve(f"127.0.0.1:{free[1]}", f"127.0.0.1:{taken[1]}", nothing, nothing):
                 pass
         assert str(told.value) == (
             f"cannot listen on 127.0.0.1:{taken[1]}: Address already in use; choose another address"
         )
         assert told.value.__cause__ is None
-    async with serving(f"127.0.0.1:{free[1]}", "0", nothing, nothing) as addresses:
+    async with serve(f"127.0.0.1:{free[1]}", "0", nothing, nothing) as addresses:
         assert addresses == [free]
 
 
@@ -145,7 +145,7 @@ async def test_metrics_go_over_tls_where_there_is_a_certificate_and_a_new_one_is
         async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as reply:
             return reply.status
 
-    async with serving("0", LOOPBACK, nothing, nothing, protection) as [address]:
+    async with serve("0", LOOPBACK, nothing, nothing, protection) as [address]:
         assert await seen_by(old, address[1]) == 200
         write_certificate(tmp_path, new)
         os.utime(tmp_path / "certificate.pem", (1, 1))  # another time, however coarse the file system's clock is
@@ -164,7 +164,7 @@ async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_
         async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as reply:
             return reply.status
 
-    async with serving("0", LOOPBACK, nothing, nothing, MetricsAuth(token=token)) as [address]:
+    async with serve("0", LOOPBACK, nothing, nothing, MetricsAuth(token=token)) as [address]:
         assert await asked(address) == 401
         assert await asked(address, Authorization="Bearer wrong") == 401
         assert await asked(address, Authorization="Bearer first") == 200
@@ -175,7 +175,7 @@ async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_
 
 async def test_a_token_of_any_bytes_is_a_wrong_one_and_no_defect(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("right")
-    async with serving("0", LOOPBACK, nothing, nothing, MetricsAuth(token=tmp_path / "token")) as [address]:
+    async with serve("0", LOOPBACK, nothing, nothing, MetricsAuth(token=tmp_path / "token")) as [address]:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: operator\r\nAuthorization: Bearer \xff\r\n\r\n")
         assert b" 401 " in await reader.readline()
@@ -199,5 +199,5 @@ async def test_a_file_that_cannot_be_used_is_named_at_the_start_and_not_when_som
     write_certificate(tmp_path, trustme.CA())
     trustme.CA().issue_cert("127.0.0.1").private_key_pem.write_to_path("anothers.pem")
     with pytest.raises(OSError, match=named):
-        async with serving("0", LOOPBACK, nothing, nothing, wrong):
+        async with serve("0", LOOPBACK, nothing, nothing, wrong):
             pass

@@ -11,7 +11,7 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.decoding import Page
 from paddle_operator.kube.errors import ReadTimeout
-from paddle_operator.kube.informer import ABSENT_PAUSE_SECONDS, Informer, ListBy
+from paddle_operator.kube.informer import ABSENT_RETRY_SECONDS, Informer, ListBy
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
 from paddle_operator.kube.store import Stored
@@ -162,7 +162,7 @@ class TerseClient:
         self.informer: Informer[Object, Object] = Informer(cast("Client", self), CONFIG_MAPS, list_by=ListBy.PAGES)
         self.problems: list[str | None] = []  # of the informer, at each watch
 
-    async def pages(self, *_: object) -> AsyncIterator[Page[Object]]:
+    async def list_pages(self, *_: object) -> AsyncIterator[Page[Object]]:
         yield Page("7", [])
 
     async def watch(self, *_: object, **__: object) -> AsyncIterator[list[Change[Object]]]:
@@ -262,7 +262,7 @@ async def test_our_own_writes_are_seen_before_the_watch_tells_them(
         key = Key(namespace, "a")
         informer.observe_write(created := await client.create(CONFIG_MAPS, a_config_map(key)))
         assert informer.store.get(key) == created
-        informer.deleted(key, created.uid, await client.delete(CONFIG_MAPS, key))
+        informer.observe_delete(key, created.uid, await client.delete(CONFIG_MAPS, key))
         assert informer.store.get(key) is None
         stalled.remove()
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "last")))
@@ -289,7 +289,7 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
         await client.delete(CONFIG_MAPS, Key(namespace, "worse"))
         await client.merge(CONFIG_MAPS, Key(namespace, "bad"), {"data": None})
         await ear.until(lambda: {each.key.name for each in informer.store} == {"good", "fine", "bad"})
-    assert "left out an object that cannot be read" in caplog.text
+    assert "object skipped: it cannot be decoded" in caplog.text
 
 
 async def test_what_is_kept_is_what_the_projection_makes(client: Client, namespace: str) -> None:
@@ -340,7 +340,7 @@ async def test_an_optional_kind_may_be_absent_and_is_followed_once_it_is_there(
         assert informer.absent
         assert list(Manager(informers=[informer], controllers=[]).readiness_problems()) == []
         await missing.has_fired(4)
-        assert clock.pauses[:3] == [ABSENT_PAUSE_SECONDS] * 3
+        assert clock.pauses[:3] == [ABSENT_RETRY_SECONDS] * 3
         missing.remove()
         await ear.until(lambda: not informer.absent)
         assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
@@ -348,8 +348,8 @@ async def test_an_optional_kind_may_be_absent_and_is_followed_once_it_is_there(
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
     assert ear.presence == [("absent", 0), ("there", 1)]
     assert [record.message for record in caplog.records if record.name == "paddle_operator.kube.informer"] == [
-        "the server does not have this kind, asking until it does",
-        "the server has this kind now",
+        "kind not installed; retrying until it is",
+        "kind installed",
     ]
 
 

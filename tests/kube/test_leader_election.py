@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Fenced, NotFound, Status, Unreachable
-from paddle_operator.kube.leader_election import Elector, LostLease, Terms
+from paddle_operator.kube.leader_election import Elector, LeaseTimings, LostLease
 from paddle_operator.kube.objects import Key, Lease, LeaseSpec, Manifest, Meta, Resource
 from testbed.clock import FakeClock
 
 KEY = Key("paddle-system", "operator")
-TERMS = Terms(lease_seconds=15, renew_seconds=10, retry_seconds=2)
+TERMS = LeaseTimings(lease_seconds=15, renew_seconds=10, retry_seconds=2)
 
 
 class LeaseServer:
@@ -75,7 +75,7 @@ class Line:
 
 def contender(server: LeaseServer, clock: FakeClock, name: str) -> tuple[Elector, Line]:
     line = Line(server)
-    return Elector(cast("Client", line), KEY, identity=name, terms=TERMS, clock=clock), line
+    return Elector(cast("Client", line), KEY, identity=name, timings=TERMS, clock=clock), line
 
 
 async def forever() -> None:
@@ -151,8 +151,8 @@ async def test_a_successor_starts_at_once_when_the_lease_was_given_back() -> Non
 async def test_the_work_has_ended_when_the_term_is_over_and_not_at_the_next_try() -> None:
     clock, server = FakeClock(), LeaseServer()
     line = Line(server)
-    terms = Terms(lease_seconds=5, renew_seconds=3, retry_seconds=2)
-    elector = Elector(cast("Client", line), KEY, identity="only", terms=terms, clock=clock)
+    terms = LeaseTimings(lease_seconds=5, renew_seconds=3, retry_seconds=2)
+    elector = Elector(cast("Client", line), KEY, identity="only", timings=terms, clock=clock)
     ended_at = 0.0
 
     async def work() -> None:
@@ -223,7 +223,7 @@ async def test_what_the_work_raises_reaches_the_caller_and_the_lease_is_given_ba
 
 def test_terms_that_would_let_a_holder_outlive_its_lease_are_refused() -> None:
     with pytest.raises(ValueError, match="outlives its lease"):
-        Terms(lease_seconds=10, renew_seconds=10, retry_seconds=2)
+        LeaseTimings(lease_seconds=10, renew_seconds=10, retry_seconds=2)
 
 
 NAMES = st.sampled_from(("a", "b", "c"))

@@ -64,7 +64,7 @@ async def test_a_part_that_just_ends_ends_the_process_too() -> None:
     running = asyncio.ensure_future(a_manager(part).run())
     await settled()
     part.ends.set_result(None)
-    with pytest.raises(RunnableFailed, match="informer of parts ended by itself"):
+    with pytest.raises(RunnableFailed, match="informer of parts ended unexpectedly"):
         await running
 
 
@@ -80,7 +80,7 @@ async def test_no_pass_begins_before_the_caches_are_full() -> None:
     queue.add("a")
     await settled()
     assert passes == []
-    assert list(manager.readiness_problems()) == ["the cache of parts is not filled: it is being listed"]
+    assert list(manager.readiness_problems()) == ["the cache of parts is not synced: it is being listed"]
     part.full.set()
     await settled()
     assert passes == ["a"]
@@ -121,7 +121,7 @@ async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_sto
     await settled()
     assert list(manager.health_problems()) == []
     await clock.advance(700)
-    assert list(manager.health_problems()) == ["a pass of test has been under way for 700 s"]
+    assert list(manager.health_problems()) == ["a reconcile of test has been running for 700 s"]
     manager.stop()
     await asyncio.wait_for(running, SOON_SECONDS)
 

@@ -8,13 +8,13 @@ from paddle_operator.kube.metrics import REGISTRY, InformerMetrics, count_reques
 def test_the_caches_of_several_namespaces_add_up() -> None:
     here, there = InformerMetrics("gadgets"), InformerMetrics("gadgets")
     for cache, count, together in ((here, 3, 3), (there, 4, 7), (here, 1, 5), (there, 0, 1)):
-        cache.holds(count)
+        cache.set_object_count(count)
         assert REGISTRY.get_sample_value("informer_objects", {"resource": "gadgets"}) == together
 
 
 def test_what_happens_a_thousand_times_a_second_is_told_as_any_other_counter() -> None:
-    InformerMetrics("sprockets").changed()
-    InformerMetrics("sprockets").changed()
+    InformerMetrics("sprockets").count_change()
+    InformerMetrics("sprockets").count_change()
     for _ in range(3):
         count_request(201, "POST", "sprockets.example")
     assert REGISTRY.get_sample_value("informer_changes_total", {"resource": "sprockets"}) == 2

@@ -145,7 +145,7 @@ def test_empty_fields_ask_for_nothing() -> None:
 
 def test_an_amount_that_cannot_be_read_is_told_with_its_field() -> None:
     with pytest.raises(
-        ValueError, match=r'^initContainers\[0\].resources.limits.cpu: "1 core" is not an amount: write'
+        ValueError, match=r'^initContainers\[0\].resources.limits.cpu: "1 core" is not a quantity: write'
     ):
         pod_requests(a_spec({}, init=(limits(cpu="1 core"),)))
 

@@ -63,7 +63,7 @@ def test_amounts_are_read_as_kubernetes_writes_them(text: str | float, value: st
     "text", ["", "one", "1Gib", "NaN", "inf", "1 Gi Gi", " 1", "1_000", "1e3Ki", "0x1", "1e999999999", "٣", "1/2"]
 )
 def test_what_is_no_amount_is_said(text: str) -> None:
-    with pytest.raises(ValueError, match="is not an amount: write a number such as"):
+    with pytest.raises(ValueError, match="is not a quantity: write a number such as"):
         amount(text)
 
 

@@ -60,7 +60,7 @@ def test_a_relist_tells_only_differences() -> None:
     store.listen(heard.hear)
     relist = store.relist(9)
     for name, version in (("same", 1), ("changed", 7), ("new", 8)):
-        relist.saw(thing(name, name, version))
+        relist.add(thing(name, name, version))
     relist.finish(9)
     told = [((old or new).key.name, lane) for old, new, lane in heard.news]  # type: ignore[union-attr]
     assert told == [("changed", Priority.LOW), ("new", Priority.LOW), ("gone", Priority.LOW)]
@@ -102,7 +102,7 @@ def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_
         Key("default", "a"), "1"
     )  # the list below was taken at 6; then somebody wrote at 7; then we deleted
     relist = store.relist(6)
-    relist.saw(thing("a", "1", 5))
+    relist.add(thing("a", "1", 5))
     relist.finish(6)
     store.put(thing("a", "1", 7))
     assert store.get(Key("default", "a")) is None
@@ -128,7 +128,7 @@ def test_a_server_whose_data_went_back_in_time_is_believed() -> None:
     store.put(thing("b", "2", 60))
     store.version = 60
     relist = store.relist(20)
-    relist.saw(thing("a", "1", 10))
+    relist.add(thing("a", "1", 10))
     relist.finish(20)
     assert list(store) == [thing("a", "1", 10)]
     assert store.version == 20
@@ -203,10 +203,10 @@ class StoreLife(RuleBasedStateMachine):
         self.do(name, early)
         relist = self.store.relist(version)
         for item in taken[:later]:
-            relist.saw(item)
+            relist.add(item)
         self.do(name, late)
         for item in taken[later:]:
-            relist.saw(item)
+            relist.add(item)
         relist.finish(version)
 
     def do(self, name: str, deeds: Deeds) -> None:

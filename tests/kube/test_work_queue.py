@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from paddle_operator.kube.work_queue import (
     FIRST_RETRY_SECONDS,
-    LONGEST_RETRY_SECONDS,
-    RETRIES_AT_ONCE,
+    MAX_RETRY_SECONDS,
     RETRIES_PER_SECOND,
+    RETRY_BURST,
     Closed,
     Priority,
     Queue,
@@ -151,7 +151,7 @@ async def test_retries_of_one_key_back_off_up_to_a_limit_and_forget_starts_anew(
         await clock.advance(pauses[-1])
         queue.done(await queue.take())
     assert pauses[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
-    assert pauses[-1] == LONGEST_RETRY_SECONDS
+    assert pauses[-1] == MAX_RETRY_SECONDS
     queue.forget("a")
     assert queue.retry("a") == FIRST_RETRY_SECONDS
 
@@ -159,8 +159,8 @@ async def test_retries_of_one_key_back_off_up_to_a_limit_and_forget_starts_anew(
 async def test_a_thousand_keys_that_fail_together_are_spread_out() -> None:
     queue: Queue[int] = Queue("test", FakeClock())
     pauses = [queue.retry(number) for number in range(1000)]
-    assert pauses[RETRIES_AT_ONCE // 2] == FIRST_RETRY_SECONDS
-    assert pauses[-1] == pytest.approx((1000 - RETRIES_AT_ONCE) / RETRIES_PER_SECOND)
+    assert pauses[RETRY_BURST // 2] == FIRST_RETRY_SECONDS
+    assert pauses[-1] == pytest.approx((1000 - RETRY_BURST) / RETRIES_PER_SECOND)
 
 
 async def test_closing_wakes_every_taker_and_loses_no_key_in_work() -> None:

@@ -78,7 +78,7 @@ async def _print_log(client: Client, pod: Pod, label: str, options: LogOptions) 
             async for line in stream:
                 echo(label + line.decode(errors="replace"))
     except (Invalid, NotFound) as error:  # not started yet, or no such container: the other pods may have a log
-        echo_error(f"{pod.key.name}: {error.words}")
+        echo_error(f"{pod.key.name}: {error.reason_text}")
 
 
 def _no_pods_message(job: Job, options: LogOptions) -> str:

@@ -1,4 +1,4 @@
-"""How long to pause before the next try, so that nothing of ours can spin, whatever the server does."""
+"""How long to wait before the next retry, so that no loop spins, whatever the server does."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import KubeError
 
 FIRST_SECONDS = 0.2
-LONGEST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 CALM_SECONDS = 10.0
 
 
@@ -23,8 +23,9 @@ def exponential(number: int, first: Duration, limit: Duration) -> Duration:
 
 
 class Backoff:
-    """Pauses that double up to a limit. Only a try that lasted `CALM_SECONDS` starts them anew: a try that merely
-    began well does not, or a server that accepts and then cuts would be asked for ever at full speed.
+    """Waits that double up to a limit, with jitter. Only a try that lasted `CALM_SECONDS` resets them.
+
+    A try that merely began well does not: a server that accepts and then disconnects would be retried at full speed.
     """
 
     def __init__(self, clock: Clock, jitter: Callable[[], float] = random.random) -> None:
@@ -34,17 +35,17 @@ class Backoff:
         self._began_at = clock.monotonic()
 
     def begin(self) -> None:
-        """A try begins now."""
+        """Call at the start of each try."""
         self._began_at = self._clock.monotonic()
 
     async def pause(self) -> None:
-        """The try is over; return when the next one may begin. After a long one that is at once."""
+        """The try has failed; return when the next one may begin. After a long one that is at once."""
         if self._clock.monotonic() - self._began_at >= CALM_SECONDS:
             self._tries = 0
             await self._clock.sleep(0)
             return
         self._tries += 1
-        longest = exponential(self._tries, FIRST_SECONDS, LONGEST_SECONDS)
+        longest = exponential(self._tries, FIRST_SECONDS, MAX_SECONDS)
         await self._clock.sleep(longest * (0.5 + self._jitter() / 2))
 
 

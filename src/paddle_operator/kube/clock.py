@@ -1,7 +1,7 @@
-"""What time is it, and wake me later: the one place that knows, so that a test can decide both.
+"""Wall time, monotonic time and timers behind one interface, which tests replace by a fake.
 
-Wall time goes into objects that people read and is never compared with itself: it may jump. Durations are measured on a
-clock that also runs while the machine is suspended, since a lease does not wait for a laptop's lid.
+Wall time is only written into objects: it may jump. Durations are measured on a clock that also runs while the machine
+is suspended, since a lease expires meanwhile.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Clock(Protocol):
         """Wall time in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since a fixed moment; never decreases."""
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer: ...
 
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[object, object, Result]) -> Result:
-    """The result of `work`, which is cancelled, and has ended, when it takes longer. Raises TimeoutError."""
+    """The result of `work`. Raises TimeoutError after `work` was cancelled and has ended."""
     task = asyncio.ensure_future(work)
     expired = False
 

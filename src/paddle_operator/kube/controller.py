@@ -1,7 +1,6 @@
-"""Takes keys from a queue and brings each object nearer to its plan, several at a time, never one twice at once.
+"""Takes keys from a queue and reconciles their objects, several at once, but never one object twice at once.
 
-What a pass raises is answered by a later pass: an API server's refusal after a pause, and so is a defect of ours, since
-one odd object must not stop the others.
+A reconcile that raises is repeated after a backoff. That includes our own bugs: one odd object must not stop the others.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from paddle_operator.kube.work_queue import Closed, K, Queue
 log = logging.getLogger(__name__)
 
 Reconcile = Callable[[K], Awaitable[datetime | None]]
-"""Bring one object nearer to its plan; the answer is when to look again if no event comes first."""
+"""Move one object towards its plan. Returns when to requeue if no event arrives first."""
 
 
 class Controller(Generic[K]):
@@ -34,7 +33,7 @@ class Controller(Generic[K]):
         self._metrics = ControllerMetrics(name, workers)
 
     async def run(self) -> None:
-        """Work until the queue is closed; then finish what is in hand and return."""
+        """Reconcile until the queue is closed; return when the keys in work are finished."""
         async with asyncio.TaskGroup() as workers:
             for number in range(self._workers):
                 workers.create_task(self._work(), name=f"{self.name} worker {number}")
@@ -47,22 +46,22 @@ class Controller(Generic[K]):
                 return
             try:
                 with about(key), self._metrics.time.time(), self._metrics.active.track_inprogress():
-                    await self._pass(key)
+                    await self._reconcile_key(key)
             finally:
                 self.queue.done(key)
 
-    async def _pass(self, key: K) -> None:
+    async def _reconcile_key(self, key: K) -> None:
         try:
             requeue_at = await self._reconcile(key)
         except Fenced:
-            log.info("not ours to write any more")  # the next leader looks at every object anyway
+            log.info("leadership lost; reconcile aborted")  # the next leader reconciles every object
         except Conflict as error:
-            self._again(key, logging.DEBUG, str(error))  # somebody was quicker: look again, that is how it works
+            self._requeue(key, logging.DEBUG, str(error))  # our copy was stale: normal
         except KubeError as error:
-            self._again(key, logging.WARNING, str(error))
+            self._requeue(key, logging.WARNING, str(error))
         except Exception:
-            log.exception("a defect of ours in this pass, please report it")
-            self._again(key, logging.WARNING, "see the traceback above")
+            log.exception("unexpected error in reconcile; please report this bug")
+            self._requeue(key, logging.WARNING, "unexpected error")
         else:
             self.queue.forget(key)
             if requeue_at is None:
@@ -72,8 +71,8 @@ class Controller(Generic[K]):
                 self._metrics.requeue_after.inc()
                 self.queue.add_after(key, (requeue_at - self._clock.now()).total_seconds())
 
-    def _again(self, key: K, level: int, why: str) -> None:
+    def _requeue(self, key: K, level: int, error: str) -> None:
         self._metrics.error.inc()
         self._metrics.errors.inc()
         seconds = self.queue.retry(key)
-        log.log(level, "trying again later", extra={"seconds": round(seconds, 2), "why": why})
+        log.log(level, "reconcile failed; requeued", extra={"seconds": round(seconds, 2), "error": error})

@@ -13,12 +13,12 @@ import msgspec
 from paddle_operator.kube.errors import DecodeError
 from paddle_operator.kube.objects import Change, ListMeta, Manifest, Meta, Object, Resource, T
 
-# msgspec does not wrap what it meets inside a string, nor what is nested too deep for Python.
-_UNFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# msgspec does not wrap invalid UTF-8 in a string, nor the RecursionError of deep nesting
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """An object that does not fit its Struct."""
+    """An object that cannot be decoded into its Struct."""
 
     metadata: Meta
     problem: str
@@ -27,7 +27,7 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Part of a list; the version is that of the whole list."""
+    """One page of a list; the version is that of the whole list."""
 
     version: str
     items: list[T]
@@ -45,11 +45,11 @@ class _RawChange(msgspec.Struct, frozen=True):
 
 
 def read_one(kind: Resource[T], body: bytes) -> T:
-    """Raises DecodeError where the object does not fit its Struct: here there are no others to go on with."""
+    """Raises DecodeError."""
     try:
         return kind.one.decode(body)
-    except _UNFIT as problem:
-        raise _garbled(kind, problem) from None
+    except _DECODE_ERRORS as problem:
+        raise _decode_error(kind, problem) from None
 
 
 def read_manifest(body: bytes) -> Manifest:
@@ -58,38 +58,38 @@ def read_manifest(body: bytes) -> Manifest:
 
 def read_manifests(body: bytes) -> list[Manifest]:
     """The items of a list, each with the apiVersion and kind that a list leaves out."""
-    found = read_manifest(body)
-    own = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
-    return [own | item for item in found.get("items") or ()]
+    listed = read_manifest(body)
+    type_meta = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
+    return [type_meta | item for item in listed.get("items") or ()]
 
 
 def read_page(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
-    """The page and the token of the next one, which is empty at the end. Raises DecodeError where it is no page at all."""
+    """The page and the continue token, empty for the last page. Raises DecodeError if the body is not a list."""
     try:
         page = kind.page.decode(body)
-    except _UNFIT:
+    except _DECODE_ERRORS:
         return _read_page_by_item(kind, body)
     return Page(page.metadata.resource_version, page.items or []), page.metadata.continue_
 
 
 def read_changes(kind: Resource[T], lines: bytes | memoryview) -> Sequence[Change[T] | Unreadable]:
-    """Raises DecodeError where a line is no change at all."""
+    """Raises DecodeError if a line is not a watch event."""
     try:
         return kind.change.decode_lines(lines)
-    except _UNFIT:
+    except _DECODE_ERRORS:
         return [_read_change(kind, line) for line in bytes(lines).splitlines() if line.strip()]
 
 
 def _read_page_by_item(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
     try:
         raw = msgspec.json.decode(body, type=_RawPage)
-    except _UNFIT as problem:
-        raise _garbled(kind, problem) from None
+    except _DECODE_ERRORS as problem:
+        raise _decode_error(kind, problem) from None
     page: Page[T] = Page(raw.metadata.resource_version, [])
     for text in raw.items or ():
         try:
             page.items.append(kind.one.decode(text))
-        except _UNFIT as problem:
+        except _DECODE_ERRORS as problem:
             page.unreadable.append(Unreadable(_metadata_of(text), str(problem)))
     return page, raw.metadata.continue_
 
@@ -97,7 +97,7 @@ def _read_page_by_item(kind: Resource[T], body: bytes) -> tuple[Page[T], str]:
 def _read_change(kind: Resource[T], line: bytes) -> Change[T] | Unreadable:
     try:
         return kind.change.decode(line)
-    except _UNFIT as problem:
+    except _DECODE_ERRORS as problem:
         raw = _raw_change(kind, line)
         return Unreadable(_metadata_of(raw.object), str(problem), deleted=raw.type == "DELETED")
 
@@ -105,20 +105,20 @@ def _read_change(kind: Resource[T], line: bytes) -> Change[T] | Unreadable:
 def _raw_change(kind: Resource[T], line: bytes) -> _RawChange:
     try:
         return msgspec.json.decode(line, type=_RawChange)
-    except _UNFIT as problem:
-        raise _garbled(kind, problem) from None
+    except _DECODE_ERRORS as problem:
+        raise _decode_error(kind, problem) from None
 
 
 def _metadata_of(text: msgspec.Raw) -> Meta:
-    """Whose object it is; nobody's where even that cannot be read."""
+    """The metadata; empty if even that cannot be decoded."""
     try:
         return msgspec.json.decode(text, type=Object).metadata
-    except _UNFIT:
+    except _DECODE_ERRORS:
         return Meta()
 
 
-def _garbled(kind: Resource[T], problem: Exception) -> DecodeError:
+def _decode_error(kind: Resource[T], problem: Exception) -> DecodeError:
     return DecodeError(
-        f"the server's answer about {kind} does not have the form that we know: {problem}; "
-        "is this program older than the cluster, or is the address that of another server?"
+        f"cannot decode the server's {kind}: {problem}; "
+        "check the address, and that this program is not older than the cluster"
     )

@@ -16,9 +16,9 @@ from paddle_operator.kube.errors import (
     Status,
     Unreachable,
     Untrusted,
-    in_words,
+    describe_os_error,
+    error_of_status,
     one_line,
-    refusal,
 )
 from paddle_operator.kube.http_connection import HTTPResponse
 
@@ -35,7 +35,7 @@ def status_error(about: str, config: ServerConfig, response: HTTPResponse, body:
         status = msgspec.structs.replace(status, code=response.status)
     retry_after = response.header("retry-after")
     retry_after = retry_after or (str(status.details.retry_after_seconds or "") if status.details else "")
-    return refusal(about, status, float(retry_after) if retry_after.isdigit() else None, config.source)
+    return error_of_status(about, status, float(retry_after) if retry_after.isdigit() else None, config.source)
 
 
 def _message_without_status(config: ServerConfig, code: int, body: bytes) -> str:
@@ -63,7 +63,7 @@ def unreachable(about: str, config: ServerConfig, error: BaseException) -> Unrea
     if isinstance(error, ProxyConnectError | ProxyRefused):
         return Unreachable(f"{about}: {_describe_proxy_failure(where, config, error)}", sent=False)
     if isinstance(error, ConnectError):
-        why = in_words(error.reason) if error.reason else "timed out"
+        why = describe_os_error(error.reason) if error.reason else "timed out"
         return Unreachable(
             f"{about}: cannot reach {where}: {why}; check the address and that the server is up", sent=False
         )
@@ -94,7 +94,7 @@ def _describe_proxy_failure(where: str, config: ServerConfig, error: ProxyConnec
     parts = urlsplit(config.proxy or "")
     proxy = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # without user and password
     if isinstance(error, ProxyConnectError):
-        why = in_words(error.reason) if error.reason else "timed out"
+        why = describe_os_error(error.reason) if error.reason else "timed out"
         why = f"{why}; check proxy-url or HTTPS_PROXY, and that the proxy is up"
         return f"cannot reach the proxy {proxy} for {where}: {why}"
     why = f"{one_line(error.reason)} ({error.status}); check proxy-url or HTTPS_PROXY, or name the host in NO_PROXY"

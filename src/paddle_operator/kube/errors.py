@@ -1,19 +1,19 @@
-"""Everything that can go wrong between us and an API server.
+"""The errors of requests to an API server.
 
 KubeError
 ├── Misconfigured        a kubeconfig, token or plugin that cannot be used
-├── Fenced               we are not the leader (any more): nothing was sent
-├── DecodeError          the answer does not have the form that we know
-├── Unreachable          no answer: `sent` says whether the server may have acted
-│   ├── ReadTimeout      it was asked, and has said nothing for too long
-│   └── Untrusted        somebody answered, but not the server we mean
-└── APIStatusError       the server answered with a Status
+├── Fenced               this process is not the leader: nothing was sent
+├── DecodeError          the response does not have the expected form
+├── Unreachable          no response: `sent` says whether the server may have acted
+│   ├── ReadTimeout      the server sent nothing before the timeout
+│   └── Untrusted        the peer is not the configured server, or not an API server
+└── APIStatusError       the server responded with a Status
     ├── Unauthorized     401
     ├── Forbidden        403
     ├── NotFound         404
     ├── AlreadyExists    409, a create
     ├── Conflict         409, a stale resourceVersion or another precondition
-    ├── Expired          410, a version that is no longer kept
+    ├── Expired          410, a compacted version
     ├── Invalid          422 and 400
     ├── TooManyRequests  429, also an eviction that a disruption budget forbids
     └── ServerFault      5xx
@@ -25,7 +25,7 @@ import msgspec
 
 
 class KubeError(Exception):
-    """Base of all; str() is one sentence for a person."""
+    """Base of all; str() is a message for users."""
 
 
 class RunnableFailed(Exception):
@@ -45,8 +45,8 @@ class DecodeError(KubeError):
 
 
 class Unreachable(KubeError):
-    def __init__(self, sentence: str, *, sent: bool = False) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
         self.sent = sent
 
 
@@ -71,7 +71,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The API server's own account of a refusal."""
+    """Kubernetes' meta/v1 Status."""
 
     code: int = 0
     reason: str = ""
@@ -80,9 +80,9 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class APIStatusError(KubeError):
-    """The server said no; `about` is the verb and the object, `status` its own words.
+    """The server refused a request; `about` is the verb and the object.
 
-    `source` is where our credentials come from, for those refusals that are about them.
+    `source` is where the credentials come from, for refusals that are about them.
     """
 
     def __init__(self, about: str, status: Status, retry_after: float | None = None, source: str = "") -> None:
@@ -90,15 +90,15 @@ class APIStatusError(KubeError):
         self.status = status
         self.retry_after = retry_after
         self.credentials = f"the credentials of {source}" if source else "the credentials"
-        super().__init__(f"{about}: {self.words} ({status.code})" + (f"; {self.advice}" if self.advice else ""))
+        super().__init__(f"{about}: {self.reason_text} ({status.code})" + (f"; {self.advice}" if self.advice else ""))
 
     @property
-    def words(self) -> str:
+    def reason_text(self) -> str:
         return one_line(self.status.message or self.status.reason or "no reason given")
 
     @property
     def advice(self) -> str:
-        """What to do about it, where that can be told from the kind of refusal alone."""
+        """What to do, if that follows from the error class alone."""
         return ""
 
 
@@ -111,9 +111,9 @@ class Unauthorized(APIStatusError):
 class Forbidden(APIStatusError):
     @property
     def advice(self) -> str:
-        if " cannot " not in self.words:  # a quota or an admission plugin, which no Role overrules
+        if " cannot " not in self.reason_text:  # of a quota or an admission plugin: no Role helps
             return ""
-        return f"{self.credentials} are known but lack this right: ask for a Role that grants it"
+        return f"{self.credentials} do not grant this right: ask for a Role that does"
 
 
 class NotFound(APIStatusError):
@@ -156,8 +156,8 @@ _BY_CODE: dict[int, type[APIStatusError]] = {
 }
 
 
-def refusal(about: str, status: Status, retry_after: float | None = None, source: str = "") -> APIStatusError:
-    """The error that fits a Status."""
+def error_of_status(about: str, status: Status, retry_after: float | None = None, source: str = "") -> APIStatusError:
+    """The error class that fits a Status."""
     kind = AlreadyExists if status.reason == "AlreadyExists" else _BY_CODE.get(status.code)
     if kind is None:
         kind = ServerFault if status.code >= 500 else APIStatusError
@@ -165,10 +165,10 @@ def refusal(about: str, status: Status, retry_after: float | None = None, source
 
 
 def one_line(text: str) -> str:
-    """Somebody else's words, fit to be part of a sentence."""
+    """Text from elsewhere without line breaks."""
     return " ".join(text.split())
 
 
-def in_words(error: OSError) -> str:
-    """`Connection refused`, where asyncio says only that a call failed."""
+def describe_os_error(error: OSError) -> str:
+    """`Connection refused`, where asyncio only says that a call failed."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))

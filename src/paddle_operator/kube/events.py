@@ -1,6 +1,7 @@
-"""Tells people what happened, as Events beside the object; the same news again is one Event with a count.
+"""Records Kubernetes Events; an event that happens again is one Event with a count.
 
-Telling never holds up the work: `normal` and `warning` only note it, `run` sends. Too many waiting: the oldest go.
+Recording never blocks: `normal` and `warning` only queue the event, `run` sends it. If too many wait, the oldest are
+dropped.
 """
 
 import asyncio
@@ -27,15 +28,15 @@ from paddle_operator.kube.objects import EVENTS, Key, Manifest
 
 log = logging.getLogger(__name__)
 
-LONGEST_NOTE_BYTES = 1024  # the API server's own limit, and it counts bytes
-MOST_WAITING = 1000
-MOST_REMEMBERED = 1024  # 0.8 kB each
-PATIENCE_SECONDS = 1.0
-RECOUNT_SECONDS = 30.0  # a series is written again at most this often
+MAX_NOTE_BYTES = 1024  # the API server's limit, in bytes
+MAX_PENDING = 1000
+MAX_SERIES = 1024  # 0.8 kB each
+SEND_SECONDS = 1.0  # how long `emit` waits
+SERIES_SECONDS = 30.0  # the count of a series is written at most this often
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectReference:
     """The object that an Event is about."""
 
     api_version: str
@@ -45,8 +46,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
-    regarding: Reference
+class _Event:
+    regarding: ObjectReference
     type: str
     reason: str
     note: str
@@ -57,8 +58,8 @@ class _News:
 class _Series:
     key: Key  # of the Event object
     count: int = 1
-    told: int = 0  # how many of them the server knows
-    told_at: float = field(default=float("-inf"))
+    written: int = 0  # the count that the server has
+    written_at: float = field(default=float("-inf"))
     sending: bool = False
 
 
@@ -68,83 +69,83 @@ class Recorder:
         self._reporter = reporter
         self._instance = f"{reporter}-{socket.gethostname()}"[:128]
         self._clock = clock or SystemClock()
-        self._series: OrderedDict[_News, _Series] = OrderedDict()
-        self._untold: OrderedDict[_News, None] = OrderedDict()
-        self._news = asyncio.Event()
+        self._series: OrderedDict[_Event, _Series] = OrderedDict()
+        self._pending: OrderedDict[_Event, None] = OrderedDict()
+        self._wake = asyncio.Event()
         self._timer: Timer | None = None
-        self._one_at_a_time = asyncio.Lock()  # a flush while `run` is in the middle of a series would write it twice
+        self._sending = asyncio.Lock()  # a flush beside `run` would write a series twice
         self._flushing = False
 
-    def normal(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._note(_News(regarding, "Normal", reason, _cut(note), action))
+    def normal(self, regarding: ObjectReference, reason: str, note: str, action: str = "Reconcile") -> None:
+        self._queue(_Event(regarding, "Normal", reason, _truncate(note), action))
 
-    def warning(self, regarding: Reference, reason: str, note: str, action: str = "Reconcile") -> None:
-        self._note(_News(regarding, "Warning", reason, _cut(note), action))
+    def warning(self, regarding: ObjectReference, reason: str, note: str, action: str = "Reconcile") -> None:
+        self._queue(_Event(regarding, "Warning", reason, _truncate(note), action))
 
-    async def tell(self, regarding: Reference, reason: str, note: str, *, warning: bool = False) -> None:
-        """Return when the server has the news, so that what is written next cannot outlive it in a crash.
+    async def emit(self, regarding: ObjectReference, reason: str, note: str, *, warning: bool = False) -> None:
+        """Return when the server has the event, so that what is written next cannot survive a crash without it.
 
-        A server that does not take it within a second is not waited for: `run` goes on trying.
+        A server that does not respond within a second is not waited for: `run` retries.
         """
-        news = _News(regarding, "Warning" if warning else "Normal", reason, _cut(note), "Reconcile")
-        self._note(news)
-        series = self._series[news]
-        if series.told or series.sending:
-            return  # it is known already; the count follows
-        series.sending = True  # already now: `run` has heard of it, too
+        event = _Event(regarding, "Warning" if warning else "Normal", reason, _truncate(note), "Reconcile")
+        self._queue(event)
+        series = self._series[event]
+        if series.written or series.sending:
+            return  # it is written already; the count follows
+        series.sending = True  # set already here: `run` is awake, too
         try:
-            await within(self._clock, PATIENCE_SECONDS, self._send(news, series))
+            await within(self._clock, SEND_SECONDS, self._send(event, series))
         except (KubeError, TimeoutError) as error:
-            log.debug("could not send an event at once", extra={"why": str(error) or "no answer"})
-            self._news.set()
+            log.debug("event not sent at once; queued", extra={"error": str(error) or "timed out"})
+            self._wake.set()
         finally:
             series.sending = False
 
-    def _note(self, news: _News) -> None:
-        series = self._series.get(news)
+    def _queue(self, event: _Event) -> None:
+        series = self._series.get(event)
         if series is None:
-            self._series[news] = _Series(_event_key(news))
+            self._series[event] = _Series(_event_key(event))
         else:
             series.count += 1
-        self._series.move_to_end(news)
-        self._untold[news] = None
-        self._bound()
-        self._news.set()
+        self._series.move_to_end(event)
+        self._pending[event] = None
+        self._drop_oldest()
+        self._wake.set()
 
-    def _bound(self) -> None:
-        while len(self._untold) > MOST_WAITING:
-            self._drop(next(iter(self._untold)))
-        while len(self._series) > MOST_REMEMBERED:
-            forgotten, _ = self._series.popitem(last=False)
-            if forgotten in self._untold:
-                self._drop(forgotten)
+    def _drop_oldest(self) -> None:
+        while len(self._pending) > MAX_PENDING:
+            self._drop(next(iter(self._pending)))
+        while len(self._series) > MAX_SERIES:
+            oldest, _ = self._series.popitem(last=False)
+            if oldest in self._pending:
+                self._drop(oldest)
 
-    def _drop(self, news: _News) -> None:
-        del self._untold[news]
+    def _drop(self, event: _Event) -> None:
+        del self._pending[event]
         metrics.count_dropped_event()
 
     async def run(self) -> None:
-        """Send what is told until cancelled; an unreachable server is waited for."""
+        """Send queued events until cancelled; retries while the server is unreachable."""
         backoff = Backoff(self._clock)
         try:
             while True:
-                await self._news.wait()
-                self._news.clear()
+                await self._wake.wait()
+                self._wake.clear()
                 backoff.begin()
                 try:
                     next_at = await self._send_due()
                 except KubeError as error:
-                    log.debug("could not send events, trying again", extra={"why": str(error)})
+                    log.debug("cannot send events; retrying", extra={"error": str(error)})
                     await backoff.pause()
-                    self._news.set()
+                    self._wake.set()
                     continue
-                backoff = Backoff(self._clock)  # everything is sent: the next trouble is another one
+                backoff = Backoff(self._clock)  # all are sent: the next error starts again
                 self._wake_at(next_at)
         finally:
             self._wake_at(None)
 
     async def flush(self) -> None:
-        """Send all that waits, counts included, before the process ends. Raises what stands against it."""
+        """Send all pending events and counts before the process ends. Raises KubeError."""
         self._flushing = True
         await self._send_due()
 
@@ -152,62 +153,62 @@ class Recorder:
         if self._timer:
             self._timer.cancel()
         wait = None if instant is None else max(instant - self._clock.monotonic(), 0)
-        self._timer = None if wait is None else self._clock.call_later(wait, self._news.set)
+        self._timer = None if wait is None else self._clock.call_later(wait, self._wake.set)
 
     async def _send_due(self) -> float | None:
-        """Send what may be sent now; the answer is when the next one may."""
+        """Send what is due now; returns when the next one is."""
         next_at: float | None = None
-        async with self._one_at_a_time:
-            for news in list(self._untold):
-                if news not in self._untold:  # dropped while another one was on its way
+        async with self._sending:
+            for event in list(self._pending):
+                if event not in self._pending:  # dropped while another one was sent
                     continue
-                series = self._series[news]
+                series = self._series[event]
                 if series.sending:
                     continue
-                due_at = series.told_at + RECOUNT_SECONDS
+                due_at = series.written_at + SERIES_SECONDS
                 if due_at > self._clock.monotonic() and not self._flushing:
                     next_at = due_at if next_at is None else min(next_at, due_at)
                     continue
-                await self._send(news, series)
+                await self._send(event, series)
         return next_at
 
-    async def _send(self, news: _News, series: _Series) -> None:
-        """Write one Event; one that the server refuses for good is let go, it is only news."""
+    async def _send(self, event: _Event, series: _Series) -> None:
+        """Write one Event; one that the server refuses permanently is dropped."""
         count, series.sending = series.count, True
         try:
-            await (self._recount(news, series) if series.told else self._create(news, series))
-            series.told = count
+            await (self._update_count(event, series) if series.written else self._create(event, series))
+            series.written = count
         except (TooManyRequests, ServerFault, Unauthorized):
-            if news in self._untold:
-                self._untold.move_to_end(news)  # the trouble may be with this one alone: the others have their turn
+            if event in self._pending:
+                self._pending.move_to_end(event)  # the error may be about this one alone: try the others first
             raise
         except APIStatusError as error:
-            log.debug("the server does not want this event", extra={"key": str(news.regarding.key), "why": str(error)})
+            log.debug("event refused; dropped", extra={"key": str(event.regarding.key), "error": str(error)})
         finally:
             series.sending = False
-        series.told_at = self._clock.monotonic()
+        series.written_at = self._clock.monotonic()
         if series.count == count:
-            self._untold.pop(news, None)
+            self._pending.pop(event, None)
 
-    async def _create(self, news: _News, series: _Series) -> None:
+    async def _create(self, event: _Event, series: _Series) -> None:
         try:
-            await self._client.create(EVENTS, self._manifest(news, series))
-        except AlreadyExists:  # the answer to an earlier try was lost, or an earlier process told it
+            await self._client.create(EVENTS, self._manifest(event, series))
+        except AlreadyExists:  # the response to an earlier try was lost, or an earlier process wrote it
             if series.count > 1:
-                await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
+                await self._client.merge(EVENTS, series.key, {"series": self._series_field(series)})
 
-    async def _recount(self, news: _News, series: _Series) -> None:
+    async def _update_count(self, event: _Event, series: _Series) -> None:
         try:
-            await self._client.merge(EVENTS, series.key, {"series": self._count_of(series)})
+            await self._client.merge(EVENTS, series.key, {"series": self._series_field(series)})
         except NotFound:  # the server keeps events for an hour
-            series.told = 0
-            await self._create(news, series)
+            series.written = 0
+            await self._create(event, series)
 
-    def _count_of(self, series: _Series) -> Manifest:
+    def _series_field(self, series: _Series) -> Manifest:
         return {"count": series.count, "lastObservedTime": self._micro_time()}
 
-    def _manifest(self, news: _News, series: _Series) -> Manifest:
-        about = news.regarding
+    def _manifest(self, event: _Event, series: _Series) -> Manifest:
+        about = event.regarding
         manifest = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -215,10 +216,10 @@ class Recorder:
             "eventTime": self._micro_time(),
             "reportingController": self._reporter,
             "reportingInstance": self._instance,
-            "type": news.type,
-            "reason": news.reason,
-            "note": news.note,
-            "action": news.action,
+            "type": event.type,
+            "reason": event.reason,
+            "note": event.note,
+            "action": event.action,
             "regarding": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -228,24 +229,24 @@ class Recorder:
             },
         }
         if series.count > 1:
-            manifest["series"] = self._count_of(series)
+            manifest["series"] = self._series_field(series)
         return manifest
 
     def _micro_time(self) -> str:
         return self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _event_key(news: _News) -> Key:
-    """The same news has the same name: a process that is started again after a crash does not tell it twice."""
-    about = news.regarding.key
-    text = "\n".join((news.regarding.uid, news.type, news.reason, news.action, news.note))
-    stem = about.name[:200].rstrip("-.")  # a name of Kubernetes has no part that ends with a dash
+def _event_key(event: _Event) -> Key:
+    """An equal event has an equal name: a process restarted after a crash does not write it twice."""
+    about = event.regarding.key
+    text = "\n".join((event.regarding.uid, event.type, event.reason, event.action, event.note))
+    stem = about.name[:200].rstrip("-.")  # no part of a Kubernetes name may end with a dash
     return Key(about.namespace or "default", f"{stem}.{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
-def _cut(note: str) -> str:
-    """The note, or as much of its beginning as an Event can hold."""
-    whole = note.encode(errors="replace")
-    if len(whole) <= LONGEST_NOTE_BYTES:
-        return whole.decode()
-    return whole[: LONGEST_NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
+def _truncate(note: str) -> str:
+    """As much of the note as an Event may have."""
+    encoded = note.encode(errors="replace")
+    if len(encoded) <= MAX_NOTE_BYTES:
+        return encoded.decode()
+    return encoded[: MAX_NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"

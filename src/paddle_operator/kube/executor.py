@@ -17,7 +17,7 @@ from paddle_operator.kube.backoff import exponential
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
-from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Meta, Resource, T
 from paddle_operator.kube.writes import (
@@ -132,9 +132,9 @@ class Executor(Generic[St]):
 
     async def emit(self, owner: Owner, events: Iterable[EventIntent]) -> None:
         """Emit events before the status that implies them, so that a crash in between loses no event."""
-        regarding = Reference(self._api_version, self._kind, owner.key, owner.uid)
+        regarding = ObjectReference(self._api_version, self._kind, owner.key, owner.uid)
         for event in events:
-            await self._recorder.tell(regarding, event.reason, event.note, warning=event.warning)
+            await self._recorder.emit(regarding, event.reason, event.note, warning=event.warning)
 
     async def write_status(self, owner: Owner, before: St, after: St) -> bool:
         """Patch the status and say whether it differed. Raises Conflict where the owner changed since it was read."""
@@ -261,7 +261,7 @@ class Executor(Generic[St]):
             left = None
         except Conflict:
             return  # another object has its name since
-        informer.deleted(write.key, write.uid, left)
+        informer.observe_delete(write.key, write.uid, left)
 
     async def _delete_all(self, write: DeleteAll) -> None:
         """Delete a collection and mark its objects in the cache as terminating.

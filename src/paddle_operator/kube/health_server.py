@@ -1,6 +1,6 @@
-"""Answers those who watch over the process: /healthz (restart me?), /readyz (am I of use?), /metrics.
+"""Serves /healthz (liveness), /readyz (readiness) and /metrics.
 
-All three are answered by the loop that does the work: while it is stuck, kubelet's probe gets no answer, which is true.
+All three run in the event loop that does the work: if it is blocked, kubelet's probe times out, as it should.
 """
 
 import hmac
@@ -14,31 +14,31 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.kube.metrics import REGISTRY
 
 log = logging.getLogger(__name__)
 
-Complaints = Callable[[], Iterable[str]]
-"""Sentences about what is wrong right now; none means well."""
+Check = Callable[[], Iterable[str]]
+"""Describes what is wrong now; healthy if it yields nothing."""
 
 Address = tuple[str, int]
 
 
-def _probe(complaints: Complaints) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(_: web.Request) -> web.Response:
-        wrong = list(complaints())
-        return web.Response(text="\n".join(wrong or ["ok"]) + "\n", status=503 if wrong else 200)
+def _probe(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def respond(_: web.Request) -> web.Response:
+        problems = list(check())
+        return web.Response(text="\n".join(problems or ["ok"]) + "\n", status=503 if problems else 200)
 
-    return answer
+    return respond
 
 
 @dataclass(frozen=True)
 class MetricsAuth:
-    """How metrics are kept from those whom they do not concern: TLS, a token, both or none.
+    """How /metrics is protected: TLS, a token, both or none.
 
-    Files may be replaced while we run, as a mounted Secret is: the token is read at each request, the certificate at
-    each handshake where it is another.
+    Files may be replaced at any time, as those of a mounted Secret are: the token is read at each request, the
+    certificate at each handshake if it has changed.
     """
 
     certificate: Path | None = None
@@ -47,15 +47,15 @@ class MetricsAuth:
 
 
 class _Certificate:
-    """The newest one, whoever asks: a client that trusts only the new one must not be shown the old one first."""
+    """Presents the newest certificate in every handshake: a client may trust only that one."""
 
     def __init__(self, certificate: Path, key: Path | None) -> None:
-        """Raises OSError where it cannot be read."""
+        """Raises OSError if it cannot be read."""
         self._certificate, self._key = certificate, key
         self._loaded_at = 0.0
         self._load()
         self.context = self._newest
-        self.context.sni_callback = self._greet  # called in every handshake, with a name or without
+        self.context.sni_callback = self._present_newest  # called in every handshake, with a name or without
 
     def _load(self) -> None:
         if (changed_at := self._certificate.stat().st_mtime) != self._loaded_at:
@@ -67,35 +67,37 @@ class _Certificate:
                 raise OSError(f"the certificate {files} cannot be used: {problem.strerror or problem}") from None
             self._newest, self._loaded_at = context, changed_at
 
-    def _greet(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+    def _present_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         try:
             self._load()
-        except OSError as problem:  # half of it is written, perhaps: the old one serves until the next handshake
-            log.warning("the certificate of /metrics cannot be read, the old one stays", extra={"why": str(problem)})
+        except OSError as problem:  # perhaps half written: present the previous one until the next handshake
+            log.warning(
+                "cannot read the certificate of /metrics; using the previous one", extra={"error": str(problem)}
+            )
         connection.context = self._newest
 
 
-class _Figures:
-    def __init__(self, protection: MetricsAuth) -> None:
-        """Raises OSError where a certificate or the token cannot be read."""
-        self._protection = protection
-        if protection.token:
-            protection.token.read_text()  # or each who asks would be told of a defect, and nobody of the file
-        self.certificate = _Certificate(protection.certificate, protection.key) if protection.certificate else None
+class _MetricsEndpoint:
+    def __init__(self, auth: MetricsAuth) -> None:
+        """Raises OSError if the certificate or the token cannot be read."""
+        self._auth = auth
+        if auth.token:
+            auth.token.read_text()  # fail at start, not at each request
+        self.certificate = _Certificate(auth.certificate, auth.key) if auth.certificate else None
 
-    async def answer(self, request: web.Request) -> web.Response:
-        if self._protection.token and not self._knows(request, self._protection.token):
-            return web.Response(text="a token is needed: Authorization: Bearer …\n", status=401)
+    async def respond(self, request: web.Request) -> web.Response:
+        if self._auth.token and not self._is_authorized(request, self._auth.token):
+            return web.Response(text="unauthorized: send Authorization: Bearer <token>\n", status=401)
         return web.Response(body=generate_latest(REGISTRY), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def _knows(self, request: web.Request, token: Path) -> bool:
-        known = f"Bearer {token.read_text().strip()}"
-        told = request.headers.get("Authorization", "").encode(errors="surrogateescape")  # anybody may send any bytes
-        return hmac.compare_digest(told, known.encode())
+    def _is_authorized(self, request: web.Request, token: Path) -> bool:
+        expected = f"Bearer {token.read_text().strip()}"
+        sent = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+        return hmac.compare_digest(sent, expected.encode())
 
 
-def _listener(address: str) -> tuple[str | None, int]:
-    """`:8080` is every address, as in Go's flags. Raises ValueError."""
+def _parse_address(address: str) -> tuple[str | None, int]:
+    """`:8080` is all addresses, as in Go's flags. Raises ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(
@@ -105,37 +107,38 @@ def _listener(address: str) -> tuple[str | None, int]:
 
 
 @asynccontextmanager
-async def serving(
+async def serve(
     health_address: str,
     metrics_address: str,
-    healthy: Complaints,
-    ready: Complaints,
-    protection: MetricsAuth | None = None,
+    healthy: Check,
+    ready: Check,
+    auth: MetricsAuth | None = None,
 ) -> AsyncIterator[list[Address]]:
-    """Serve probes and metrics, and tell where; an address of "0" serves nothing.
+    """Serve probes and metrics; yields the addresses. An address of "0" serves nothing.
 
-    Raises ValueError for what is no address, OSError where it cannot be listened on, or where a file of the protection
-    cannot be used.
+    Raises ValueError for an invalid address; OSError if it cannot be listened on, or if a file of `auth` is unusable.
     """
-    told = _Figures(protection or MetricsAuth())
-    probes, figures = web.Application(), web.Application()
+    endpoint = _MetricsEndpoint(auth or MetricsAuth())
+    probes, metrics = web.Application(), web.Application()
     probes.router.add_get("/healthz", _probe(healthy))
     probes.router.add_get("/readyz", _probe(ready))
-    figures.router.add_get("/metrics", told.answer)
+    metrics.router.add_get("/metrics", endpoint.respond)
     runners = []
     try:
-        for app, address in ((probes, health_address), (figures, metrics_address)):
+        for app, address in ((probes, health_address), (metrics, metrics_address)):
             if address in ("", "0"):
                 continue
-            host, port = _listener(address)
+            host, port = _parse_address(address)
             runner = web.AppRunner(app, access_log=None)
             runners.append(runner)
             await runner.setup()
             try:
-                context = told.certificate.context if told.certificate and app is figures else None
+                context = endpoint.certificate.context if endpoint.certificate and app is metrics else None
                 await web.TCPSite(runner, host, port, ssl_context=context).start()
             except OSError as problem:
-                raise OSError(f"cannot listen on {address}: {in_words(problem)}; choose another address") from None
+                raise OSError(
+                    f"cannot listen on {address}: {describe_os_error(problem)}; choose another address"
+                ) from None
         yield [address for runner in runners for address in runner.addresses]
     finally:
         for runner in runners:

@@ -1,7 +1,7 @@
-"""Who may write? Election on a Lease, with a fence: a leader that cannot renew has stopped before another may start.
+"""Leader election on a Lease, with a fence: a leader that cannot renew stops writing before another may start.
 
-Only durations on our own monotonic clock decide; the times in the Lease are for people, so clocks may differ and jump.
-A holder counts its term from before it asked, a rival from after it saw: the gap between the two is never negative.
+Only durations on our own monotonic clock decide; the times in the Lease are informative, so clocks may differ and jump.
+A holder counts its term from before its request, a candidate from after it saw the renewal: the terms never overlap.
 """
 
 import logging
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Terms:
-    """A lease lasts `lease_seconds`; its holder stops after `renew_seconds`, so that no write is under way then."""
+class LeaseTimings:
+    """A lease expires after `lease_seconds`; its holder stops after `renew_seconds`, so no write is in flight then."""
 
     lease_seconds: int = 15
     renew_seconds: float = 10.0
@@ -31,15 +31,17 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not self.retry_seconds < self.renew_seconds < self.lease_seconds:
-            raise ValueError(f"{self}: each must be smaller than the one before, or a holder outlives its lease")
+            raise ValueError(
+                f"{self}: retry_seconds < renew_seconds < lease_seconds must hold, or a holder outlives its lease"
+            )
 
 
-class LostLease(Exception):  # a fact that ends the process, so that a fresh one takes part again
-    """We led, and may not any more."""
+class LostLease(Exception):  # ends the process; the restarted one is a candidate again
+    """This process was the leader and is no longer."""
 
 
 class Elector:
-    """Takes part in one election. `client` should be nobody else's, so that a flood of work cannot delay a renewal."""
+    """A candidate in one election. It needs its own `client`, so that other requests cannot delay a renewal."""
 
     def __init__(
         self,
@@ -47,18 +49,18 @@ class Elector:
         key: Key,
         *,
         identity: str = "",
-        terms: Terms | None = None,
+        timings: LeaseTimings | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.identity = identity or f"{socket.gethostname()}_{uuid.uuid4()}"
         self._client = client
         self._key = key
-        self._terms = terms or Terms()
+        self._timings = timings or LeaseTimings()
         self._clock = clock or SystemClock()
-        self._lease: Lease | None = None  # as last seen
-        self._seen_at = 0.0
+        self._lease: Lease | None = None  # as last observed
+        self._observed_at = 0.0
         self._valid_until = float("-inf")
-        self._metric = metrics.leading(key.name)
+        self._metric = metrics.leader_gauge(key.name)
         self._metric.set(0)
 
     @property
@@ -66,24 +68,24 @@ class Elector:
         return self._clock.monotonic() < self._valid_until
 
     def fence(self) -> None:
-        """Asked before each write. Raises Fenced where another may be writing already."""
+        """Called before each write. Raises Fenced if another process may be the leader."""
         if not self.leading:
-            raise Fenced(f"{self.identity} does not hold the lease {self._key} (any more): nothing was sent")
+            raise Fenced(f"{self.identity} does not hold the lease {self._key}: nothing was sent")
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then do the work while renewing it; at the end of the work give the lease back.
+        """Acquire the lease, then run `work` while renewing it; release it when the work ends.
 
         Raises LostLease after the work has been cancelled and has ended, and whatever the work raises.
         """
         await self._acquire()
-        log.info("leading", extra={"lease": str(self._key), "identity": self.identity})
+        log.info("became leader", extra={"lease": str(self._key), "identity": self.identity})
         self._metric.set(1)
-        working, renewing = create_task(_run(work), name="leading"), create_task(self._keep(), name="renewing")
+        working, renewing = create_task(_run(work), name="leading"), create_task(self._keep_renewing(), name="renewing")
         try:
             await wait((working, renewing), return_when=FIRST_COMPLETED)
         finally:
             working.cancel()
-            await wait((working,))  # the work has stopped before anything lets another begin
+            await wait((working,))  # the work has stopped before another process may lead
             renewing.cancel()
             await gather(renewing, return_exceptions=True)
             self._metric.set(0)
@@ -95,91 +97,91 @@ class Elector:
     async def _acquire(self) -> None:
         while True:
             try:
-                if await within(self._clock, self._terms.renew_seconds, self._try_to_acquire()):
+                if await within(self._clock, self._timings.renew_seconds, self._try_to_acquire()):
                     return
             except (KubeError, TimeoutError) as error:
-                log.warning("cannot take part in the election, trying again", extra={"why": str(error)})
-            # Jitter, or rivals that started together collide at every try.
-            await self._clock.sleep(self._terms.retry_seconds * (1 + random.random() * 0.2))  # noqa: S311
+                log.warning("cannot read the lease; retrying", extra={"error": str(error)})
+            # Jitter, or candidates that started together collide at every try.
+            await self._clock.sleep(self._timings.retry_seconds * (1 + random.random() * 0.2))  # noqa: S311
 
     async def _try_to_acquire(self) -> bool:
         try:
-            self._saw(await self._client.get(LEASES, self._key))
+            self._observe(await self._client.get(LEASES, self._key))
         except NotFound:
             self._lease = None
-        asked_at = self._clock.monotonic()
+        requested_at = self._clock.monotonic()
         spec = self._lease.spec if self._lease else LeaseSpec()
-        runs_out_at = self._seen_at + (spec.lease_duration_seconds or 0)
-        if spec.holder_identity not in (None, "", self.identity) and asked_at <= runs_out_at:
+        expires_at = self._observed_at + (spec.lease_duration_seconds or 0)
+        if spec.holder_identity not in (None, "", self.identity) and requested_at <= expires_at:
             return False
         write = self._client.replace if self._lease else self._client.create
         try:
-            self._hold(await write(LEASES, self._manifest(self._lease)), asked_at)
+            self._set_held(await write(LEASES, self._manifest(self._lease)), requested_at)
         except (AlreadyExists, Conflict):
-            return False  # a rival was quicker, or the holder lives after all
+            return False  # another candidate was quicker, or the holder renewed
         return True
 
-    def _saw(self, lease: Lease) -> None:
-        """A lease counts from when we saw it change, not from what its holder's clock says."""
+    def _observe(self, lease: Lease) -> None:
+        """A term counts from when we saw the lease change, not from its holder's clock."""
         if self._lease is None or self._lease.metadata.resource_version != lease.metadata.resource_version:
             self._lease = lease
-            self._seen_at = self._clock.monotonic()
+            self._observed_at = self._clock.monotonic()
 
-    def _hold(self, lease: Lease, asked_at: float) -> None:
-        self._saw(lease)
-        self._valid_until = asked_at + self._terms.renew_seconds
+    def _set_held(self, lease: Lease, requested_at: float) -> None:
+        self._observe(lease)
+        self._valid_until = requested_at + self._timings.renew_seconds
 
-    async def _keep(self) -> None:
-        """Renew until that fails for too long. Raises LostLease."""
+    async def _keep_renewing(self) -> None:
+        """Renew until that fails for `renew_seconds`. Raises LostLease."""
         while True:
-            await self._clock.sleep(min(self._terms.retry_seconds, self._left()))
+            await self._clock.sleep(min(self._timings.retry_seconds, self._seconds_left()))
             try:
-                await within(self._clock, min(self._terms.retry_seconds * 2, self._left()), self._renew())
+                await within(self._clock, min(self._timings.retry_seconds * 2, self._seconds_left()), self._renew())
             except (KubeError, TimeoutError) as error:
                 if not self.leading:
-                    why = str(error) or "no answer"
-                    raise LostLease(f"could not renew the lease {self._key} in time: {why}") from error
-                log.warning("could not renew the lease, trying again", extra={"why": str(error) or "no answer"})
+                    reason = str(error) or "timed out"
+                    raise LostLease(f"could not renew the lease {self._key} in time: {reason}") from error
+                log.warning("cannot renew the lease; retrying", extra={"error": str(error) or "timed out"})
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(self._valid_until - self._clock.monotonic(), 0)
 
     async def _renew(self) -> None:
         assert self._lease
-        asked_at = self._clock.monotonic()
+        requested_at = self._clock.monotonic()
         try:
-            self._hold(await self._client.replace(LEASES, self._manifest(self._lease)), asked_at)
-        except Conflict:  # somebody touched it, or a renewal of ours was done though its answer was lost
-            self._saw(await self._client.get(LEASES, self._key))
+            self._set_held(await self._client.replace(LEASES, self._manifest(self._lease)), requested_at)
+        except Conflict:  # another client wrote it, or our renewal succeeded though its response was lost
+            self._observe(await self._client.get(LEASES, self._key))
             if self._lease.spec.holder_identity != self.identity:
-                raise self._lost(
-                    f"{self._lease.spec.holder_identity or 'nobody'} holds the lease {self._key}"
+                raise self._lose(
+                    f"{self._lease.spec.holder_identity or 'no process'} holds the lease {self._key}"
                 ) from None
-        except NotFound:  # with the lease deleted, a rival may make its own at any moment
-            raise self._lost(f"the lease {self._key} was deleted") from None
+        except NotFound:  # another candidate may create its own at any moment
+            raise self._lose(f"the lease {self._key} was deleted") from None
 
-    def _lost(self, sentence: str) -> LostLease:
+    def _lose(self, reason: str) -> LostLease:
         self._valid_until = float("-inf")
-        return LostLease(sentence)
+        return LostLease(reason)
 
     async def _release(self) -> None:
-        """Let the next one begin at once; best effort, the lease runs out anyway."""
-        held = self.leading
+        """Release the lease, so that another may lead at once. Best effort: it expires anyway."""
+        was_leading = self.leading
         self._valid_until = float("-inf")
-        if not held or self._lease is None:
+        if not was_leading or self._lease is None:
             return
         manifest = self._manifest(self._lease)
         manifest = {**manifest, "spec": {**manifest["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
         try:
-            await within(self._clock, self._terms.retry_seconds, self._client.replace(LEASES, manifest))
+            await within(self._clock, self._timings.retry_seconds, self._client.replace(LEASES, manifest))
         except (KubeError, TimeoutError) as error:
-            log.info("could not give the lease back, it will run out", extra={"why": str(error) or "no answer"})
+            log.info("cannot release the lease; it will expire", extra={"error": str(error) or "timed out"})
 
     def _manifest(self, lease: Lease | None) -> Manifest:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = lease.spec if lease else None
-        ours = spec is not None and spec.holder_identity == self.identity
-        changes = (spec.lease_transitions or 0) if spec else 0
+        is_ours = spec is not None and spec.holder_identity == self.identity
+        transitions = (spec.lease_transitions or 0) if spec else 0
         metadata = {"name": self._key.name, "namespace": self._key.namespace}
         if lease:
             metadata["resourceVersion"] = lease.metadata.resource_version
@@ -189,10 +191,10 @@ class Elector:
             "metadata": metadata,
             "spec": {
                 "holderIdentity": self.identity,
-                "leaseDurationSeconds": self._terms.lease_seconds,
-                "acquireTime": spec.acquire_time if spec and ours else now,
+                "leaseDurationSeconds": self._timings.lease_seconds,
+                "acquireTime": spec.acquire_time if spec and is_ours else now,
                 "renewTime": now,
-                "leaseTransitions": changes if spec is None or ours else changes + 1,
+                "leaseTransitions": transitions if spec is None or is_ours else transitions + 1,
             },
         }
 

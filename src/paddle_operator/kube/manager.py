@@ -1,7 +1,7 @@
-"""The life of a controller process: caches first, then the lease, then the work; out in the opposite order.
+"""The lifecycle of a controller process: sync caches, acquire the lease, run controllers; stop in reverse order.
 
-Every part is a task of one group. A part that ends by itself, for whatever reason, ends the process with that reason:
-kubelet starts a fresh one, while a process that lives on without one of its parts would hang silently.
+Every part is a task of one group. A part that ends by itself ends the process with its reason: kubelet restarts the
+container, while a process without one of its parts would hang unnoticed.
 """
 
 import asyncio
@@ -13,18 +13,16 @@ from typing import Any
 from paddle_operator.kube.controller import Controller
 from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.events import Recorder
-from paddle_operator.kube.health_server import MetricsAuth, serving
+from paddle_operator.kube.health_server import MetricsAuth, serve
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.leader_election import Elector, LostLease
-from paddle_operator.kube.log_format import debug_or_back
+from paddle_operator.kube.log_format import toggle_debug
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = (
-    20.0  # kubelet's default grace is 30 s: this leaves time to give the lease back and send the last events
-)
-LAST_EVENTS_SECONDS = 3.0
-STUCK_SECONDS = 600.0  # no pass of ours has a reason to take this long
+DRAIN_SECONDS = 20.0  # of kubelet's default grace period of 30: the rest is for the lease and the last events
+FLUSH_SECONDS = 3.0
+STUCK_SECONDS = 600.0  # no reconcile takes this long unless it hangs
 
 
 class Manager:
@@ -49,63 +47,63 @@ class Manager:
         self._protection = protection
         self._on_synced = on_synced
         self._stopping = asyncio.Event()
-        self._working = False
+        self._is_working = False
 
     def stop(self) -> None:
-        """Take no new work, finish what is in hand, give the lease back, end."""
+        """Take no new keys, finish those in work, release the lease, end."""
         self._stopping.set()
         for controller in self._controllers:
             controller.queue.close()
 
     async def run(self) -> None:
-        """Run until `stop`. Raises Died with the part and the reason where something ended that should not have."""
+        """Run until `stop`. Raises RunnableFailed with the part and the reason if a part ends before."""
         try:
             async with (
-                serving(*self._addresses, self.health_problems, self.readiness_problems, self._protection),
+                serve(*self._addresses, self.health_problems, self.readiness_problems, self._protection),
                 asyncio.TaskGroup() as parts,
             ):
-                followers = [parts.create_task(part) for part in self._followers()]
+                background = [parts.create_task(part) for part in self._background_parts()]
                 work = parts.create_task(self._until_stopped("work", self._sync_and_lead))
                 await self._stopping.wait()
                 await self._drain(work)
-                await self._tell_last_events()
-                for follower in followers:
-                    follower.cancel()
+                await self._flush_events()
+                for task in background:
+                    task.cancel()
         except BaseExceptionGroup as group:
-            if died := group.subgroup(RunnableFailed):
-                raise _first(died) from None
+            if failed := group.subgroup(RunnableFailed):
+                raise _first(failed) from None
             raise
 
     def health_problems(self) -> Iterator[str]:
         for controller in self._controllers:
             seconds = controller.queue.longest_in_work_seconds()
             if seconds > STUCK_SECONDS:
-                yield f"a pass of {controller.name} has been under way for {seconds:.0f} s"
+                yield f"a reconcile of {controller.name} has been running for {seconds:.0f} s"
 
     def readiness_problems(self) -> Iterator[str]:
         if self._stopping.is_set():
             yield "stopping"
         for informer in self._informers:
             if not informer.synced:
-                yield f"the cache of {informer.kind} is not filled: {informer.problem or 'it is being listed'}"
+                yield f"the cache of {informer.kind} is not synced: {informer.problem or 'it is being listed'}"
 
-    def _followers(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def _background_parts(self) -> Iterator[Coroutine[Any, Any, None]]:
         for informer in self._informers:
             yield self._until_stopped(f"informer of {informer.kind}", informer.run)
         if self._recorder:
             yield self._until_stopped("event recorder", self._recorder.run)
 
     async def _until_stopped(self, name: str, part: Callable[[], Awaitable[None]]) -> None:
-        """Only a stop is a good reason to end."""
+        """Run a part, which may end only after `stop`. Raises RunnableFailed."""
         try:
             await part()
         except (KubeError, LostLease) as error:
             raise RunnableFailed(f"{name}: {error}") from error
         except Exception as error:
-            log.exception("a part of the process died", extra={"part": name})
+            log.exception("part of the process failed", extra={"part": name})
             raise RunnableFailed(f"{name}: {type(error).__name__}: {error}") from error
         if not self._stopping.is_set():
-            raise RunnableFailed(f"{name} ended by itself")
+            raise RunnableFailed(f"{name} ended unexpectedly")
 
     async def _sync_and_lead(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers))
@@ -116,50 +114,51 @@ class Manager:
             await self._run_controllers()
 
     async def _run_controllers(self) -> None:
-        self._working = True
+        self._is_working = True
         async with asyncio.TaskGroup() as group:
             for controller in self._controllers:
                 group.create_task(controller.run(), name=controller.name)
 
     async def _drain(self, work: asyncio.Task[None]) -> None:
-        if self._working:
+        if self._is_working:
             _, late = await asyncio.wait((work,), timeout=DRAIN_SECONDS)
             if late:
-                log.warning("work was not finished in time and is cut short", extra={"seconds": DRAIN_SECONDS})
+                log.warning("work not finished in time; cancelled", extra={"seconds": DRAIN_SECONDS})
         work.cancel()
         await asyncio.wait((work,))
 
-    async def _tell_last_events(self) -> None:
+    async def _flush_events(self) -> None:
         if not self._recorder:
             return
         try:
-            await asyncio.wait_for(self._recorder.flush(), LAST_EVENTS_SECONDS)
+            await asyncio.wait_for(self._recorder.flush(), FLUSH_SECONDS)
         except (KubeError, TimeoutError) as error:
-            log.info("the last events were not sent", extra={"why": str(error) or "no answer"})
+            log.info("last events not sent", extra={"error": str(error) or "timed out"})
 
 
 async def run_until_signalled(manager: Manager) -> None:
-    """Run the manager; the first SIGTERM or SIGINT stops it gracefully, the second at once. SIGUSR1 makes the log tell
-    everything, until the next one.
+    """Run the manager. The first SIGTERM or SIGINT stops it gracefully, the second at once.
+
+    SIGUSR1 switches the log to debug, and back.
     """
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(manager.run())
     signals = 0
 
-    def signalled() -> None:
+    def handle_signal() -> None:
         nonlocal signals
         signals += 1
         if signals == 1:
-            log.info("stopping: work in hand is finished first; a second signal ends it at once")
+            log.info("stopping; a second signal cancels the work in progress")
             manager.stop()
         else:
             running.cancel()
 
-    usual = max(logging.INFO, logging.getLogger().level)
+    usual_level = max(logging.INFO, logging.getLogger().level)
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGTERM: signalled,
-        signal.SIGINT: signalled,
-        signal.SIGUSR1: lambda: log.warning("the level of the log is another", extra={"to": debug_or_back(usual)}),
+        signal.SIGTERM: handle_signal,
+        signal.SIGINT: handle_signal,
+        signal.SIGUSR1: lambda: log.warning("log level changed", extra={"to": toggle_debug(usual_level)}),
     }
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)

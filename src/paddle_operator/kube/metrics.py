@@ -1,6 +1,6 @@
-"""The runtime's figures under controller-runtime's names, so that the dashboards people already have work.
+"""Prometheus metrics of the runtime, under controller-runtime's names, so that existing dashboards work.
 
-No label has an unbounded set of values, and children are bound once: `labels()` costs three times an increment.
+No label has an unbounded set of values. Children are bound once: `labels()` costs three times an increment.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
 
-def _tasks() -> int:
+def _count_tasks() -> int:
     try:
         return len(asyncio.all_tasks())
-    except RuntimeError:  # whoever asks does so without a loop
+    except RuntimeError:  # scraped outside the event loop
         return 0
 
 
-Gauge("asyncio_tasks", "Tasks of the process: a number that grows is a leak.", registry=REGISTRY).set_function(_tasks)
+Gauge("asyncio_tasks", "Tasks of the process: a number that grows is a leak.", registry=REGISTRY).set_function(
+    _count_tasks
+)
 
 _QUEUE_BUCKETS = tuple(10.0**power for power in range(-8, 4))
 _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class FastCounter(Collector):
-    """A counter for what happens a thousand times a second: prometheus_client's own takes a lock, and 4 µs each time.
-    All is counted in the loop's thread, and added up only when somebody asks.
-    """
+    """A counter without a lock, for the event loop's thread only: prometheus_client's own takes 4 µs an increment."""
 
     def __init__(self, name: str, text: str, labels: list[str]) -> None:
         self._name, self._text, self._labels = name, text, labels
@@ -49,21 +49,23 @@ class FastCounter(Collector):
 
 
 _requests = FastCounter(
-    "rest_client_requests", "HTTP requests by answer, method and server.", ["code", "method", "host"]
+    "rest_client_requests", "HTTP requests by status code, method and server.", ["code", "method", "host"]
 )
 _relists = Counter("informer_relists", "Full lists of a kind.", ["resource"], registry=REGISTRY)
-_unreadable = Counter("informer_unreadable", "Objects that did not fit their type.", ["resource"], registry=REGISTRY)
+_unreadable = Counter("informer_unreadable", "Objects that could not be decoded.", ["resource"], registry=REGISTRY)
 _changes = FastCounter("informer_changes", "Changes that reached a cache.", ["resource"])
 _objects = Gauge("informer_objects", "Objects in the caches.", ["resource"], registry=REGISTRY)
-_events_dropped = Counter("events_dropped", "Events lost because too many waited.", registry=REGISTRY)
+_events_dropped = Counter("events_dropped", "Events dropped because too many were pending.", registry=REGISTRY)
 _leading = Gauge("leader_election_master_status", "1 while this process holds the lease.", ["name"], registry=REGISTRY)
 
 _queue = ["name", "controller"]
-_depth = Gauge("workqueue_depth", "Keys that wait.", _queue, registry=REGISTRY)
+_depth = Gauge("workqueue_depth", "Keys waiting.", _queue, registry=REGISTRY)
 _adds = Counter("workqueue_adds", "Keys added.", _queue, registry=REGISTRY)
 _retries = Counter("workqueue_retries", "Keys added again after a failure.", _queue, registry=REGISTRY)
 _unfinished = Gauge("workqueue_unfinished_work_seconds", "Age of all keys in work, summed.", _queue, registry=REGISTRY)
-_longest = Gauge("workqueue_longest_running_processor_seconds", "Age of the oldest.", _queue, registry=REGISTRY)
+_longest = Gauge(
+    "workqueue_longest_running_processor_seconds", "Age of the oldest key in work.", _queue, registry=REGISTRY
+)
 _waited = Histogram(
     "workqueue_queue_duration_seconds", "Wait in the queue.", _queue, buckets=_QUEUE_BUCKETS, registry=REGISTRY
 )
@@ -71,13 +73,15 @@ _worked = Histogram(
     "workqueue_work_duration_seconds", "Time in work.", _queue, buckets=_QUEUE_BUCKETS, registry=REGISTRY
 )
 
-_reconciles = Counter("controller_runtime_reconcile", "Passes by result.", ["controller", "result"], registry=REGISTRY)
+_reconciles = Counter(
+    "controller_runtime_reconcile", "Reconciles by result.", ["controller", "result"], registry=REGISTRY
+)
 _reconcile_errors = Counter(
-    "controller_runtime_reconcile_errors", "Passes that failed.", ["controller"], registry=REGISTRY
+    "controller_runtime_reconcile_errors", "Reconciles that failed.", ["controller"], registry=REGISTRY
 )
 _reconcile_time = Histogram(
     "controller_runtime_reconcile_time_seconds",
-    "How long a pass took.",
+    "Duration of a reconcile.",
     ["controller"],
     buckets=_RECONCILE_BUCKETS,
     registry=REGISTRY,
@@ -85,7 +89,7 @@ _reconcile_time = Histogram(
 _workers = Gauge(
     "controller_runtime_max_concurrent_reconciles", "Workers of a controller.", ["controller"], registry=REGISTRY
 )
-_active = Gauge("controller_runtime_active_workers", "Workers at work.", ["controller"], registry=REGISTRY)
+_active = Gauge("controller_runtime_active_workers", "Workers that reconcile now.", ["controller"], registry=REGISTRY)
 
 
 def count_request(code: int | str, method: str, host: str) -> None:
@@ -112,17 +116,17 @@ class InformerMetrics:
         self.relists = _relists.labels(resource)
         self.unreadable = _unreadable.labels(resource)
         self._resource = (resource,)
-        _changes.counts[self._resource] += 0  # it is there before the first
+        _changes.counts[self._resource] += 0  # so that the metric exists before the first change
         self._objects = _objects.labels(resource)
-        self._held = 0
+        self._count = 0
 
-    def changed(self) -> None:
+    def count_change(self) -> None:
         _changes.counts[self._resource] += 1
 
-    def holds(self, count: int) -> None:
-        """So many objects are in this cache; there may be one of the same kind for each namespace, and they add up."""
-        self._objects.inc(count - self._held)
-        self._held = count
+    def set_object_count(self, count: int) -> None:
+        """Caches of the same kind, one for each namespace, add up."""
+        self._objects.inc(count - self._count)
+        self._count = count
 
 
 class ControllerMetrics:
@@ -136,5 +140,5 @@ class ControllerMetrics:
         _workers.labels(name).set(workers)
 
 
-def leading(name: str) -> Gauge:
+def leader_gauge(name: str) -> Gauge:
     return _leading.labels(name)

@@ -1,6 +1,6 @@
-"""The Kubernetes kinds we touch, each with only the fields that somebody reads.
+"""The Kubernetes kinds that the operator uses, each with only the fields that are read.
 
-msgspec skips the rest in C: a pod of 8 KB costs as much as the values kept (python-stack.md, section 2a).
+msgspec skips the other fields in C: decoding a pod of 8 KB costs as much as the values that are stored.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ import msgspec
 
 from paddle_operator.kube.errors import Status
 
-Manifest = Mapping[str, Any]  # an object as it is written; what is read is always a Struct
+Manifest = Mapping[str, Any]  # an object to be written; what is read is a Struct
 
 
 class Key(NamedTuple):
-    """Where an object stands; the namespace of a cluster-wide object is empty."""
+    """Namespace and name; the namespace of a cluster-scoped object is empty."""
 
     namespace: str
     name: str
@@ -27,8 +27,9 @@ class Key(NamedTuple):
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Base of what we decode: immutable, since the cache hands out the same object to everyone, and so never part of a
-    cycle: without the garbage collector's looks, reading a pod costs 5 µs instead of 8.
+    """Base of what we decode. Immutable, since every reader of the cache gets the same object, so never in a cycle.
+
+    Untracked by the garbage collector, a pod is decoded in 5 µs instead of 8.
     """
 
 
@@ -64,7 +65,7 @@ class Meta(View, frozen=True):
 
 
 class Object(View, frozen=True):
-    """Base of every kind; with nothing added, an object of which only the metadata counts."""
+    """Base of every kind; by itself, an object of which only the metadata is read."""
 
     metadata: Meta = Meta()
 
@@ -94,7 +95,7 @@ class ListPage(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One page of a list as the server sends it; the version is that of the whole list."""
 
     metadata: ListMeta
-    items: list[T] | None = None  # some servers write null for none
+    items: list[T] | None = None  # some servers send null for an empty list
 
 
 class Added(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type", tag="ADDED"):
@@ -110,7 +111,7 @@ class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False, tag_field="type
 
 
 class Bookmark(msgspec.Struct, frozen=True, tag_field="type", tag="BOOKMARK"):
-    """The server's word that everything up to this version has been sent."""
+    """Every change up to this version has been sent."""
 
     object: Object
 
@@ -128,7 +129,7 @@ Change = Added[T] | Modified[T] | Deleted[T] | Bookmark | Error
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """A kind as the API server spells it, and the Struct that we read it into."""
+    """A kind's path at the API server, and the Struct that it is decoded into."""
 
     prefix: str  # "api/v1", "apis/coordination.k8s.io/v1"
     plural: str
@@ -139,7 +140,7 @@ class Resource(Generic[T]):
         return self.plural
 
     def path(self, key: Key | None = None, *, namespace: str = "", subresource: str = "") -> str:
-        """The URL's path of one object, or of the collection where no key is given."""
+        """The URL path of one object, or of the collection if no key is given."""
         within = key.namespace if key else namespace
         scope = f"/namespaces/{within}" if self.namespaced and within else ""
         name = f"/{key.name}" if key else ""

@@ -1,4 +1,4 @@
-"""Kubernetes' amounts as exact numbers, and back: `500m` cores, `1Gi` bytes; and what a pod's containers add up to."""
+"""Kubernetes quantities as exact numbers and back (`500m` cores, `1Gi` bytes), and sums of them."""
 
 import math
 import re
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
-Quantity = str | int | float  # as it is written
+Quantity = str | int | float  # as written in a manifest
 Amounts = dict[str, Fraction]  # by resource: cpu, memory, nvidia.com/gpu
 
-# With more digits than anybody means, and no more: an exponent without end would keep us busy without end.
-_WRITTEN = re.compile(
+# Bounded digits: an endless exponent would take endless CPU.
+_PATTERN = re.compile(
     r"([+-]?(?:[0-9]{1,100}(?:\.[0-9]{0,100})?|\.[0-9]{1,100}))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
 )
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -25,17 +25,17 @@ _ZERO = Fraction(0)
 # Reading
 
 
-@lru_cache(maxsize=1024)  # jobs have the same few amounts in all their pods
+@lru_cache(maxsize=1024)  # the pods of a job have the same few amounts
 def amount(quantity: Quantity) -> Fraction:
-    """Raises ValueError with a sentence."""
+    """Raises ValueError with a message for users."""
     return parts(quantity)[0]
 
 
 def parts(quantity: Quantity) -> tuple[Fraction, str]:
-    """The number, and the suffix with which it was written. Raises ValueError with a sentence."""
-    found = _WRITTEN.fullmatch(str(quantity))
+    """The number, and the suffix it was written with. Raises ValueError with a message for users."""
+    found = _PATTERN.fullmatch(str(quantity))
     if found is None:
-        raise ValueError(f'"{quantity}" is not an amount: write a number such as 2, 500m, 1.5 or 512Mi')
+        raise ValueError(f'"{quantity}" is not a quantity: write a number such as 2, 500m, 1.5 or 512Mi')
     suffix = found[2] or ""
     factor = _FACTORS.get(suffix)
     return Fraction(found[1]) * (Fraction(10) ** int(suffix[1:]) if factor is None else factor), suffix
@@ -46,22 +46,22 @@ def amounts(quantities: Mapping[str, Quantity]) -> Amounts:
 
 
 def rounded(value: Fraction, step: Fraction) -> Fraction:
-    """To a multiple of the step, away from zero: who wants a little gets something."""
+    """To a multiple of the step, away from zero, so that a small request does not become 0."""
     steps = value / step
     return (math.ceil(steps) if steps > 0 else math.floor(steps)) * step
 
 
-# Writing: the one form of each amount, without a fraction and with the largest suffix that leaves none
+# Formatting: the canonical form, with the largest suffix that leaves no fraction
 
 
 def decimal(value: Fraction) -> str:
-    """Cores and things: `2500m`, `8`, `1k`. Less than a billionth is rounded up, as Kubernetes does."""
+    """Cores and counts: `2500m`, `8`, `1k`. Fractions below a billionth are rounded up, as Kubernetes does."""
     number, exponent = thousands(value)
     return f"{number}{_DECIMAL[exponent]}"
 
 
 def binary(value: Fraction) -> str:
-    """Bytes: `4Gi`, and `1000000001` where no suffix fits; what is small or has a fraction is written as a decimal."""
+    """Bytes: `4Gi`, or `1000000001` if no suffix fits; small values and fractions are written as decimals."""
     if abs(value) < 1024 or value.denominator != 1:
         return decimal(value)
     number, power = int(value), 0
@@ -85,11 +85,11 @@ def is_binary(suffix: str) -> bool:
 
 
 def in_units(value: Fraction, divisor: Quantity) -> str:
-    """How many divisors it is, rounded up to a whole number as the downward API does; a divisor of 0 is 1."""
+    """The value in multiples of the divisor, rounded up as the downward API does; a divisor of 0 means 1."""
     return str(math.ceil(value / (amount(divisor) or 1)))
 
 
-# Counting
+# Sums
 
 
 def total(several: Iterable[Amounts]) -> Amounts:
@@ -105,21 +105,21 @@ def times(count: int, each: Amounts) -> Amounts:
 
 
 def larger(one: Amounts, other: Amounts) -> Amounts:
-    """Of each resource the larger amount."""
+    """The larger amount of each resource."""
     return {resource: max(one.get(resource, _ZERO), other.get(resource, _ZERO)) for resource in one | other}
 
 
 def effective_requests(containers: Iterable[Amounts], init_containers: Iterable[tuple[Amounts, bool]]) -> Amounts:
-    """Of each resource the most that a pod's containers hold at one moment of its life.
+    """The most that a pod's containers use of each resource at one time.
 
-    Init containers come one after the other; one that is a sidecar (true) stays, beside those that come after it.
+    Init containers run one after the other; a sidecar (true) keeps running beside those after it.
     """
     sidecars: Amounts = {}
     most: Amounts = {}
-    for own, stays in init_containers:
+    for own, is_sidecar in init_containers:
         now = total((sidecars, own))
         most = larger(most, now)
-        if stays:
+        if is_sidecar:
             sidecars = now
     running = total((sidecars, *containers))
     return larger(most, running) if most else running

@@ -1,7 +1,7 @@
-"""What do we know of the cluster right now? Objects by key and by index; whoever asks gets the same immutable object.
+"""The cache of one kind: objects by key and by index. Every reader gets the same immutable object.
 
-Versions are compared as numbers, which Kubernetes allows within a kind: an echo of our own write, or of anything older
-than what is here, changes nothing and is told to nobody.
+Versions are compared as numbers, which Kubernetes allows within a kind: the echo of our own write, or anything older
+than the stored version, changes nothing and calls no listener.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
@@ -23,41 +23,41 @@ class Stored(Protocol):
 V = TypeVar("V", bound=Stored)
 
 Listener = Callable[[V | None, V | None, Priority], None]
-"""Told of (what was, what is, how we know); a creation has no first, a deletion no second."""
+"""Called with (old, new, priority); `old` is None for a creation, `new` for a deletion."""
 
 
 class Index(Generic[V]):
-    """Objects by values that a function reads off them, such as the UID of the owner."""
+    """Objects by values that a function derives from them, such as the owner's UID."""
 
     def __init__(self, values_of: Callable[[V], Iterable[Hashable]]) -> None:
         self._values_of = values_of
-        self._found: dict[Hashable, dict[Key, V]] = {}
+        self._objects_by_value: dict[Hashable, dict[Key, V]] = {}
 
     def __getitem__(self, value: Hashable) -> Collection[V]:
-        return self._found.get(value, {}).values()
+        return self._objects_by_value.get(value, {}).values()
 
     def replace(self, key: Key, old: V | None, new: V | None) -> None:
         before = tuple(self._values_of(old)) if old is not None else ()
         after = tuple(self._values_of(new)) if new is not None else ()
         if old is not None and before != after:
             for value in before:
-                found = self._found[value]
-                del found[key]
-                if not found:
-                    del self._found[value]
+                objects = self._objects_by_value[value]
+                del objects[key]
+                if not objects:
+                    del self._objects_by_value[value]
         if new is not None:
             for value in after:
-                self._found.setdefault(value, {})[key] = new
+                self._objects_by_value.setdefault(value, {})[key] = new
 
 
 class Store(Generic[V]):
     def __init__(self) -> None:
-        self.version = 0  # everything up to here has been seen
+        self.version = 0  # every change up to this version is in the store
         self._objects: dict[Key, V] = {}
         self._indexes: list[Index[V]] = []
         self._listeners: list[Listener[V]] = []
-        # UIDs that we deleted and whose end the server has not told yet, with the version that we knew.
-        self._buried: dict[str, int] = {}
+        # UID -> last version, of objects that we deleted and whose deletion the watch has not reported yet
+        self._tombstones: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -78,52 +78,51 @@ class Store(Generic[V]):
     def listen(self, listener: Listener[V]) -> None:
         self._listeners.append(listener)
 
-    def put(self, new: V, lane: Priority = Priority.LIVE) -> bool:
-        """Take over what is newer than what we have; says whether it was."""
-        return self._put(new.key, new, lane)
+    def put(self, new: V, priority: Priority = Priority.LIVE) -> bool:
+        """Store an object that is newer than the stored one; returns whether it was."""
+        return self._put(new.key, new, priority)
 
     def put_own_write(self, new: V) -> None:
-        """Take over our own write, unless the watch is past it already: it may have told of the object's end by now."""
+        """Store our own write, unless the watch is past it: it may have reported the object's deletion."""
         if new.version > self.version:
             self.put(new)
 
-    def remove(self, key: Key, uid: str, lane: Priority = Priority.LIVE) -> bool:
-        """The server has said that this very object is gone; one that has its name since is another."""
-        self._buried.pop(uid, None)
+    def remove(self, key: Key, uid: str, priority: Priority = Priority.LIVE) -> bool:
+        """Remove this object; not another one that has its name since."""
+        self._tombstones.pop(uid, None)
         old = self._objects.get(key)
         if old is None or old.uid != uid:
             return False
-        self._exchange(key, old, None, lane)
+        self._exchange(key, old, None, priority)
         return True
 
     def delete_with_tombstone(self, key: Key, uid: str) -> None:
-        """We have deleted it ourselves: gone before the server's word of it comes, and older news do not revive it."""
+        """Remove an object that we deleted before the watch reports it; older events do not restore it."""
         old = self._objects.get(key)
         if old is not None and self.remove(key, uid):
-            self._buried[uid] = old.version
+            self._tombstones[uid] = old.version
 
     def amend(self, new: V) -> None:
-        """We know more of an object than its last version says: so it is until the server tells of a newer one."""
+        """Replace an object by one of the same version that we know more about, until a newer version arrives."""
         old = self._objects.get(new.key)
         if old is not None and (old.uid, old.version) == (new.uid, new.version):
             self._exchange(new.key, old, new, Priority.LIVE)
 
     def relist(self, version: int | None = None) -> "Relist[V]":
-        """Begin to take in a full list; its version is known now or only when it ends."""
+        """Begin to store a full list; its version is known now or only at its end."""
         return Relist(self, version)
 
-    def _put(self, key: Key, new: V, lane: Priority) -> bool:
+    def _put(self, key: Key, new: V, priority: Priority) -> bool:
         old = self._objects.get(key)
-        if (old is not None and new.version <= old.version) or new.uid in self._buried:
+        if (old is not None and new.version <= old.version) or new.uid in self._tombstones:
             return False
-        self._exchange(key, old, new, lane)
+        self._exchange(key, old, new, priority)
         return True
 
-    def _exchange(self, key: Key, old: V | None, new: V | None, lane: Priority) -> None:
-        # A view may make its key anew whenever it is asked: passed on, one is made and kept instead of three, which is
-        # 14 MB less for 100,000 pods.
+    def _exchange(self, key: Key, old: V | None, new: V | None, priority: Priority) -> None:
+        # A view may build its key at each access. Passing it on stores one instead of three: 14 MB less for 100,000 pods.
         if old is not None and new is not None and old.uid != new.uid:
-            self._exchange(key, old, None, lane)  # deleted and created again while we did not look: both are news
+            self._exchange(key, old, None, priority)  # deleted and recreated in between: two changes
             old = None
         if new is not None:
             self._objects[key] = new
@@ -132,30 +131,30 @@ class Store(Generic[V]):
         for index in self._indexes:
             index.replace(key, old, new)
         for listener in self._listeners:
-            listener(old, new, lane)
+            listener(old, new, priority)
 
 
 class Relist(Generic[V]):
-    """A full list while it comes in; only what differs from the store is told to anyone.
+    """A full list while it arrives; listeners are called only for differences from the store.
 
-    A list older than what we saw means that the server's data went back (etcd restored from a backup): then the list is
-    right and all our versions are void.
+    A list older than the store means that the server's data was rolled back (etcd restored from a backup): then the
+    list is right, and all stored versions are void.
     """
 
     def __init__(self, store: Store[V], version: int | None) -> None:
         self._store = store
-        self._went_back = version is not None and version < store.version
+        self._is_rollback = version is not None and version < store.version
         self._seen: set[Key] = set()
-        self._buried_before = frozenset(store._buried)
-        self._still_there: set[str] = set()  # buried before the list began, and yet in it
+        self._tombstones_before = frozenset(store._tombstones)
+        self._listed_tombstones: set[str] = set()  # deleted before the list began, yet part of it
 
-    def saw(self, item: V) -> None:
+    def add(self, item: V) -> None:
         store = self._store
         key = item.key
         self._seen.add(key)
-        if item.uid in self._buried_before:
-            self._still_there.add(item.uid)
-        if not self._went_back:
+        if item.uid in self._tombstones_before:
+            self._listed_tombstones.add(item.uid)
+        if not self._is_rollback:
             store._put(key, item, Priority.LOW)
             return
         old = store.get(key)
@@ -163,12 +162,16 @@ class Relist(Generic[V]):
             store._exchange(key, old, item, Priority.LOW)
 
     def finish(self, version: int) -> None:
-        """Drop what the list does not have, except what we wrote after it was taken."""
+        """Remove what is not in the list, except what we wrote after the list was taken."""
         store = self._store
-        gone = [had for had in store if had.key not in self._seen and (had.version <= version or self._went_back)]
-        for had in gone:
-            store.remove(had.key, had.uid, Priority.LOW)
-        for uid in self._buried_before - self._still_there:
-            if store._buried.get(uid, version + 1) <= version:  # older than the list and not in it: nothing more comes
-                del store._buried[uid]
+        stale = [
+            item for item in store if item.key not in self._seen and (item.version <= version or self._is_rollback)
+        ]
+        for item in stale:
+            store.remove(item.key, item.uid, Priority.LOW)
+        for uid in self._tombstones_before - self._listed_tombstones:
+            if (
+                store._tombstones.get(uid, version + 1) <= version
+            ):  # older than the list and not in it: no event follows
+                del store._tombstones[uid]
         store.version = version

@@ -1,7 +1,7 @@
-"""Which key is next? client-go's work queue: a key waits once, is in one worker's hands at a time, and is not lost.
+"""client-go's work queue: a key waits once, is processed by one worker at a time, and is not lost.
 
-Live changes go before what a relist brings, since a person waits for them; yet one key in eight comes from the relist,
-so that a busy cluster does not starve it.
+Keys of high priority go first, since a person waits for them. One key in eight is of low priority nonetheless, so that
+a busy cluster does not starve those.
 """
 
 import asyncio
@@ -17,39 +17,38 @@ from paddle_operator.kube.metrics import QueueMetrics
 K = TypeVar("K", bound=Hashable)
 
 FIRST_RETRY_SECONDS = 0.05
-LONGEST_RETRY_SECONDS = 60.0
-RETRIES_PER_SECOND = 50.0  # of all keys together, so that a thousand failing keys are no storm
-RETRIES_AT_ONCE = 100
-RELIST_SHARE = 8
-SOON_SECONDS = 60.0  # who sleeps for longer waits for a deadline
+MAX_RETRY_SECONDS = 60.0
+RETRIES_PER_SECOND = 50.0  # of all keys together: a thousand failing keys must not flood the API server
+RETRY_BURST = 100
+LOW_PRIORITY_SHARE = 8  # one key in so many is of low priority
+SHORT_DELAY_SECONDS = 60.0  # a longer delay is a deadline
 
 
 class Priority(Enum):
     LIVE = "live"
-    LOW = "relist"
+    LOW = "low"
 
 
-class Closed(Exception):  # not an error: the queue was told to end
-    """The queue takes and gives no more keys."""
+class Closed(Exception):  # not an error
+    """The queue was closed: it neither takes nor gives keys."""
 
 
 class Queue(Generic[K]):
-    """`take` a key, work on it, then `done`. A key that is added while in work comes exactly once more."""
+    """`take` a key, process it, then call `done`. A key that is added meanwhile is processed exactly once more."""
 
     def __init__(self, name: str, clock: Clock | None = None, *, max_low_priority: int | None = None) -> None:
-        """Of what can wait, Lane.RELIST, at most `most_patient` keys are in work at once: workers that wait for the API
-        server's answers are no use to who has just come.
+        """At most `max_low_priority` keys of low priority are processed at once: workers that wait for the API server
+        would otherwise not be free for keys of high priority.
         """
         self._clock = clock or SystemClock()
-        self._most_patient = max_low_priority
-        self._patient: set[K] = set()  # keys of that lane that are in work
-        self._waiting: dict[Priority, OrderedDict[K, float]] = {
-            lane: OrderedDict() for lane in Priority
-        }  # key -> added at
+        self._max_low_priority = max_low_priority
+        self._low_in_work: set[K] = set()
+        # key -> added at
+        self._waiting: dict[Priority, OrderedDict[K, float]] = {priority: OrderedDict() for priority in Priority}
         self._in_work: dict[K, float] = {}  # key -> taken at
-        self._again: dict[K, Priority] = {}
+        self._dirty: dict[K, Priority] = {}  # added while in work
         self._timers: dict[K, tuple[float, Timer]] = {}
-        self._soon: set[K] = set()  # those of them that were set for a short time
+        self._short_delays: set[K] = set()  # keys of timers that cancel_add_after() must not cancel
         self._failures: dict[K, int] = {}
         self._retry_slot_at = 0.0
         self._takers: deque[asyncio.Future[None]] = deque()
@@ -60,102 +59,96 @@ class Queue(Generic[K]):
     def __len__(self) -> int:
         return sum(len(keys) for keys in self._waiting.values())
 
-    @property
-    def delayed(self) -> int:
-        """How many keys are to be woken at a time."""
-        return len(self._timers)
-
-    def add(self, key: K, lane: Priority = Priority.LIVE) -> None:
-        """Never waits. A key that waits already keeps its place, unless the new lane is faster."""
+    def add(self, key: K, priority: Priority = Priority.LIVE) -> None:
+        """Never blocks. A key that already waits keeps its position, unless the new priority is higher."""
         if self._closed:
             return
         if key in self._in_work:
-            if self._again.get(key) is not Priority.LIVE:
-                self._again[key] = lane
+            if self._dirty.get(key) is not Priority.LIVE:
+                self._dirty[key] = priority
             return
-        live, relist = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
-        if key in live or (key in relist and lane is Priority.LOW):
+        live, low = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
+        if key in live or (key in low and priority is Priority.LOW):
             return
-        added_at = relist.pop(key, None)
-        self._waiting[lane][key] = self._clock.monotonic() if added_at is None else added_at
+        added_at = low.pop(key, None)
+        self._waiting[priority][key] = self._clock.monotonic() if added_at is None else added_at
         if added_at is None:
             self._metrics.adds.inc()
             self._metrics.depth.set(len(self))
         self._wake_one()
 
-    def add_after(self, key: K, seconds: float, lane: Priority = Priority.LIVE) -> None:
-        """Add the key later; of two such wishes the earlier one counts."""
+    def add_after(self, key: K, seconds: float, priority: Priority = Priority.LIVE) -> None:
+        """Add the key later; of two delays the one that ends earlier counts."""
         if seconds <= 0:
-            self.add(key, lane)
+            self.add(key, priority)
             return
         if self._closed:
             return
         when = self._clock.monotonic() + seconds
         if earlier := self._timers.get(key):
             if earlier[0] <= when:
-                if seconds <= SOON_SECONDS:
-                    self._soon.add(key)  # it is this wish's timer, too: who has no deadline any more must not undo it
+                if seconds <= SHORT_DELAY_SECONDS:
+                    self._short_delays.add(key)  # this short delay shares the earlier timer
                 return
             earlier[1].cancel()
-        self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_rang(key, lane)))
-        (self._soon.add if seconds <= SOON_SECONDS else self._soon.discard)(key)
+        self._timers[key] = (when, self._clock.call_later(seconds, lambda: self._timer_fired(key, priority)))
+        (self._short_delays.add if seconds <= SHORT_DELAY_SECONDS else self._short_delays.discard)(key)
 
     def cancel_add_after(self, key: K) -> None:
-        """No deadline is ahead any more, though there was one: of jobs that end early, thousands would be kept in mind
-        until theirs. A short time may be about something that has just happened, and stays.
+        """Cancel a delayed add that is no longer needed, so finished jobs do not hold timers until their old deadline.
+
+        Delays up to SHORT_DELAY_SECONDS stay: they may be about something that has just happened.
         """
-        if key in self._timers and key not in self._soon:
+        if key in self._timers and key not in self._short_delays:
             self._timers.pop(key)[1].cancel()
 
     def retry(self, key: K) -> float:
-        """Add the key after its own back-off and not before the queue's turn; returns the seconds until then."""
+        """Add the key after its own backoff, within the queue's retry rate; returns the seconds until then."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        seconds = exponential(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
+        seconds = exponential(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
         now = self._clock.monotonic()
-        self._retry_slot_at = (
-            max(self._retry_slot_at, now - RETRIES_AT_ONCE / RETRIES_PER_SECOND) + 1 / RETRIES_PER_SECOND
-        )
+        self._retry_slot_at = max(self._retry_slot_at, now - RETRY_BURST / RETRIES_PER_SECOND) + 1 / RETRIES_PER_SECOND
         seconds = max(seconds, self._retry_slot_at - now)
         self._metrics.retries.inc()
         self.add_after(key, seconds)
         return seconds
 
     def forget(self, key: K) -> None:
-        """The key did well: its next failure starts the back-off anew."""
+        """The key was processed without error: reset its backoff."""
         self._failures.pop(key, None)
 
     async def take(self) -> K:
-        """The next key, which is the caller's alone until `done`. Raises Closed."""
-        while not self._closed and not self._has_one:
+        """The next key; no other worker gets it until `done`. Raises Closed."""
+        while not self._closed and not self._has_next:
             taker = asyncio.get_running_loop().create_future()
             self._takers.append(taker)
             try:
                 await taker
             except asyncio.CancelledError:
                 if taker.done() and not taker.cancelled():
-                    self._wake_one()  # the key that we were woken for is for somebody else then
+                    self._wake_one()  # another worker takes the key that this one was woken for
                 raise
         if self._closed:
             raise Closed
-        return self._hand_out()
+        return self._pop()
 
     def done(self, key: K) -> None:
         started_at = self._in_work.pop(key)
-        if key in self._patient:
-            self._patient.discard(key)
+        if key in self._low_in_work:
+            self._low_in_work.discard(key)
             if self._waiting[Priority.LOW]:
                 self._wake_one()
         self._metrics.worked.observe(self._clock.monotonic() - started_at)
-        if lane := self._again.pop(key, None):
-            self.add(key, lane)
+        if priority := self._dirty.pop(key, None):
+            self.add(key, priority)
 
     def close(self) -> None:
-        """No key comes in or goes out any more; what is in work may be finished."""
+        """Take and give no more keys; those in work may be finished."""
         self._closed = True
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._soon.clear()
+        self._short_delays.clear()
         while self._takers:
             self._wake_one()
 
@@ -166,30 +159,30 @@ class Queue(Generic[K]):
         return sum(self._clock.monotonic() - at for at in self._in_work.values())
 
     @property
-    def _has_one(self) -> bool:
-        return bool(self._waiting[Priority.LIVE]) or self._has_patient
+    def _has_next(self) -> bool:
+        return bool(self._waiting[Priority.LIVE]) or self._has_low_priority
 
     @property
-    def _has_patient(self) -> bool:
-        few = self._most_patient is None or len(self._patient) < self._most_patient
-        return bool(self._waiting[Priority.LOW]) and few
+    def _has_low_priority(self) -> bool:
+        is_below_limit = self._max_low_priority is None or len(self._low_in_work) < self._max_low_priority
+        return bool(self._waiting[Priority.LOW]) and is_below_limit
 
-    def _hand_out(self) -> K:
+    def _pop(self) -> K:
         self._taken += 1
-        live, relist = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
-        patient = self._has_patient and (not live or self._taken % RELIST_SHARE == 0)
-        key, added_at = (relist if patient else live).popitem(last=False)
-        if patient:
-            self._patient.add(key)
+        live, low = self._waiting[Priority.LIVE], self._waiting[Priority.LOW]
+        is_low = self._has_low_priority and (not live or self._taken % LOW_PRIORITY_SHARE == 0)
+        key, added_at = (low if is_low else live).popitem(last=False)
+        if is_low:
+            self._low_in_work.add(key)
         now = self._in_work[key] = self._clock.monotonic()
         self._metrics.waited.observe(now - added_at)
         self._metrics.depth.set(len(self))
         return key
 
-    def _timer_rang(self, key: K, lane: Priority) -> None:
+    def _timer_fired(self, key: K, priority: Priority) -> None:
         del self._timers[key]
-        self._soon.discard(key)
-        self.add(key, lane)
+        self._short_delays.discard(key)
+        self.add(key, priority)
 
     def _wake_one(self) -> None:
         while self._takers:

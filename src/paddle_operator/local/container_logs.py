@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.kube.objects import Key
 
 log = logging.getLogger(__name__)
@@ -98,8 +98,8 @@ class LogWriter:
             self.error = ""
         except OSError as error:
             if not self.error:
-                self.error = f"log lines are being lost: {self.path.name} cannot be written: {in_words(error)}"
-                log.warning("log lines are being lost", extra={"file": str(self.path), "why": in_words(error)})
+                self.error = f"log lines are being lost: {self.path.name} cannot be written: {describe_os_error(error)}"
+                log.warning("log lines are being lost", extra={"file": str(self.path), "why": describe_os_error(error)})
         self._notify_readers()
 
     def _rotate(self) -> None:

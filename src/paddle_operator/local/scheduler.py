@@ -18,7 +18,7 @@ from paddle_operator.kube.backoff import run_when_woken
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import Conflict, KubeError, NotFound
-from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 from paddle_operator.kube.quantities import Amounts, amounts, effective_requests, total
@@ -240,5 +240,5 @@ def _log_error(error: KubeError) -> None:
     log.warning("scheduling failed, retrying", extra={"why": str(error)})
 
 
-def _reference(pod: LocalPod) -> Reference:
-    return Reference("v1", "Pod", Key(pod.key.namespace, pod.key.name), pod.uid)
+def _reference(pod: LocalPod) -> ObjectReference:
+    return ObjectReference("v1", "Pod", Key(pod.key.namespace, pod.key.name), pod.uid)

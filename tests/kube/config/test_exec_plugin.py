@@ -205,12 +205,14 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path, 
         "child.wait()",
     )
     pids = tmp_path / "pids"
-    refusal = asyncio.create_task(refusal_of(build(program)))
+    error_of_status = asyncio.create_task(refusal_of(build(program)))
     await until(lambda: pids.exists() and pids.read_text().endswith("."))
     await clock.advance(59)
-    assert not refusal.done()
+    assert not error_of_status.done()
     await clock.advance(1)
-    assert (await refusal).endswith("was killed, since it had not finished after 60 s: run it by hand to see why")
+    assert (await error_of_status).endswith(
+        "was killed, since it had not finished after 60 s: run it by hand to see why"
+    )
     for pid in pids.read_text().rstrip(".").split():
         await until(lambda pid=pid: not alive(int(pid)))  # type: ignore[misc]
     assert clock.pending == 0

@@ -18,7 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from paddle_operator.kube.clock import Clock, SystemClock
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.local.apiserver import serving_cert
 from paddle_operator.local.apiserver.api_errors import StatusError, bad_request
 from paddle_operator.local.apiserver.discovery import discovery_documents
@@ -109,7 +109,9 @@ class ApiServer:
         try:
             await site.start()
         except OSError as error:
-            raise OSError(f"cannot listen on {LOOPBACK}:{port}: {in_words(error)}; choose another port") from None
+            raise OSError(
+                f"cannot listen on {LOOPBACK}:{port}: {describe_os_error(error)}; choose another port"
+            ) from None
         return f"{LOOPBACK}:{self._runner.addresses[-1][1]}"
 
     def _tls_context(self) -> ssl.SSLContext:

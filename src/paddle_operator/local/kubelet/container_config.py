@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paddle_operator.kube.backoff import exponential
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.kube.quantities import amount
 from paddle_operator.local.cri import Command, Image, Mount, Sandbox
 from paddle_operator.local.kubelet.container_env import (
@@ -109,7 +109,7 @@ class ContainerConfig:
 def _error_message(error: MountError | OSError) -> str:
     if isinstance(error, MountError):
         return str(error)
-    return f"{in_words(error)}: {error.filename}" if error.filename else in_words(error)
+    return f"{describe_os_error(error)}: {error.filename}" if error.filename else describe_os_error(error)
 
 
 def _copy_image_files(mounts: tuple[Mount, ...], scratch: Path) -> tuple[Mount, ...]:

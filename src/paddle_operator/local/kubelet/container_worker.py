@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from paddle_operator.kube.backoff import exponential
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.durations import go_duration
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.local.container_logs import LogWriter
 from paddle_operator.local.cri import Command, Image, Process, StartError
 from paddle_operator.local.kubelet.container_config import ContainerConfig
@@ -136,7 +136,7 @@ class ContainerWorker:
             try:
                 await self._start(run)
             except OSError as error:  # a full disk, or no more file descriptors: nothing was started
-                self._set_waiting(CREATE_ERROR, in_words(error))
+                self._set_waiting(CREATE_ERROR, describe_os_error(error))
                 await self._context.wait_for_change(FIRST_BACKOFF_SECONDS)
                 continue
             if self.is_running:

@@ -10,7 +10,7 @@ from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.clock import Clock, within
 from paddle_operator.kube.errors import Conflict, KubeError, NotFound
-from paddle_operator.kube.events import Reference
+from paddle_operator.kube.events import ObjectReference
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.log_format import about
 from paddle_operator.kube.objects import Key
@@ -169,7 +169,7 @@ class Kubelet:
             remaining = await self._client.delete(PODS, pod.key, uid=pod.uid, grace_seconds=0)
         except (NotFound, Conflict):
             return
-        self._pods.deleted(pod.key, pod.uid, remaining)
+        self._pods.observe_delete(pod.key, pod.uid, remaining)
 
     # Recovery and files
 
@@ -178,7 +178,7 @@ class Kubelet:
         for pod in list(self._pods.store):
             if self._nodes.owns(pod.spec.node_name) and pod.has_run and not pod.finished:
                 log.warning("pod lost with an earlier local cluster", extra={"key": str(pod.key)})
-                self._deps.recorder.warning(Reference("v1", "Pod", pod.key, pod.uid), LOST.reason, LOST.message)
+                self._deps.recorder.warning(ObjectReference("v1", "Pod", pod.key, pod.uid), LOST.reason, LOST.message)
                 await self._statuses.write(pod.key, pod.uid, lambda current: lost_status(current, self._clock.now()))
                 await asyncio.to_thread(self._remove_all_but_logs, pod.uid)
         await asyncio.to_thread(self._remove_orphaned_folders)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_operator.kube.clock import Clock
-from paddle_operator.kube.events import Recorder, Reference
+from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.cri import ImageService, Mount, Sandbox
 from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext
@@ -63,8 +63,8 @@ class PodContext:
         self.deps.recorder.warning(self._reference, reason, message)
 
     @property
-    def _reference(self) -> Reference:
-        return Reference("v1", "Pod", self.pod.key, self.pod.uid)
+    def _reference(self) -> ObjectReference:
+        return ObjectReference("v1", "Pod", self.pod.key, self.pod.uid)
 
     def notify(self) -> None:
         """Wake all `wait_for_change`: the pod, a ConfigMap, a Secret or a claim has changed."""

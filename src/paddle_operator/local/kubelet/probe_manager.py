@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from paddle_operator.kube.clock import Clock, within
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.local.cri import StartError
 from paddle_operator.local.kubelet.pod import (
     ContainerSpec,
@@ -83,7 +83,7 @@ async def run_handler(target: ProbeTarget, handler: LifecycleHandler, timeout_se
     except StartError as error:
         return ProbeResult(False, str(error))
     except OSError as error:
-        return ProbeResult(False, in_words(error))
+        return ProbeResult(False, describe_os_error(error))
 
 
 async def _run_handler(target: ProbeTarget, handler: LifecycleHandler) -> ProbeResult:
@@ -117,7 +117,7 @@ async def _get_http(target: ProbeTarget, action: HTTPGetAction) -> ProbeResult:
         ):
             return ProbeResult(200 <= response.status < 400, f"HTTP probe failed with statuscode: {response.status}")
     except (aiohttp.ClientError, ValueError) as error:
-        reason = in_words(error) if isinstance(error, OSError) else str(error)
+        reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
         return ProbeResult(False, f'Get "{url}": {reason} ({urlsplit(url).netloc})')
 
 
@@ -129,7 +129,7 @@ async def _connect_tcp(target: ProbeTarget, action: TCPSocketAction) -> ProbeRes
     try:
         _, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        return ProbeResult(False, f"dial tcp {host}:{port}: {in_words(error).lower()}")
+        return ProbeResult(False, f"dial tcp {host}:{port}: {describe_os_error(error).lower()}")
     writer.close()
     return ProbeResult(True)
 

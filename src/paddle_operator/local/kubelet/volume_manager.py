@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from paddle_operator.kube.errors import in_words
+from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.local.cri import Mount
 from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext, expand
 from paddle_operator.local.kubelet.pod import (
@@ -64,7 +64,7 @@ class VolumeManager:
             except OSError as error:
                 file = f": {error.filename}" if error.filename else ""
                 raise MountError(
-                    f'MountVolume.SetUp failed for volume "{volume.name}" : {in_words(error)}{file}'
+                    f'MountVolume.SetUp failed for volume "{volume.name}" : {describe_os_error(error)}{file}'
                 ) from None
 
     def refresh(self, context: DownwardContext) -> None:
