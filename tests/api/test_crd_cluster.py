@@ -92,7 +92,7 @@ async def test_kubectl_scale_changes_the_workers(
         await control_plane.kubectl("scale", "pdj/mnist", "--replicas=0", f"--namespace={namespace}")
 
 
-async def test_kubectl_get_tells_whether_it_runs_how_many_and_since_when(
+async def test_kubectl_get_shows_phase_ready_and_age(
     control_plane: ControlPlane, paddlejob_crd: None, client: Client, namespace: str
 ) -> None:
     key = Key(namespace, "mnist")
@@ -118,7 +118,7 @@ async def test_kubectl_get_tells_whether_it_runs_how_many_and_since_when(
     assert "paddlejob.batch.paddlepaddle.org/mnist" in listed
 
 
-async def test_the_schema_of_v1beta1_is_structural_for_a_real_api_server(client: Client) -> None:
+async def test_v1beta1_schema_is_structural(client: Client) -> None:
     """It cannot be asked about the old definition, but about the schema in it."""
     old = crd_v1beta1(PADDLE_JOB)["spec"]
     version = {"name": "v1", "served": True, "storage": True, "schema": old["validation"]}
@@ -128,9 +128,7 @@ async def test_the_schema_of_v1beta1_is_structural_for_a_real_api_server(client:
     await client.create(DEFINITIONS, manifest, dry_run=True)
 
 
-async def test_what_was_stored_before_the_rules_can_still_be_told_changed_and_deleted(
-    client: Client, namespace: str
-) -> None:
+async def test_job_stored_before_rules_stays_writable(client: Client, namespace: str) -> None:
     """All wrong jobs are stored under a definition without rules, which is then replaced by ours.
 
     All but those with a wrong type, which no definition of a PaddleJob ever let pass.

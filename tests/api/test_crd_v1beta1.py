@@ -76,7 +76,7 @@ def test_it_is_structural() -> None:
     assert set(at("metadata")["properties"]) == {"name"}  # of metadata, only names may be restricted
 
 
-def test_at_the_root_stands_only_what_the_status_subresource_allows() -> None:
+def test_v1beta1_root_has_only_allowed_keys() -> None:
     assert set(ROOT_SCHEMA) == {"type", "description", "required", "properties"}
 
 
@@ -86,7 +86,7 @@ def test_it_has_the_same_fields_as_v1() -> None:
     assert named == {path for path, _ in schemas(newer)}
 
 
-def test_what_cel_says_in_v1_is_a_minimum_and_a_maximum_where_it_can_be() -> None:
+def test_v1beta1_has_cel_bounds_as_min_and_max() -> None:
     for role in Role:
         assert at("spec", role, "replicas")["minimum"] == 1
         assert at("spec", role, "replicas")["maximum"] == 10000

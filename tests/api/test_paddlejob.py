@@ -110,7 +110,7 @@ def test_what_the_go_operator_wrote_is_read() -> None:
     assert status.start_time == datetime(2023, 5, 19, 8, tzinfo=UTC)
 
 
-def test_what_cannot_be_read_of_a_status_is_as_if_it_were_not_there() -> None:
+def test_unreadable_status_fields_are_dropped() -> None:
     written = {
         "phase": "Scaling",
         "mode": "Custom",

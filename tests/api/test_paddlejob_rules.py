@@ -38,7 +38,7 @@ def told_of(case: Case) -> str:
 
 
 @pytest.mark.parametrize("transition", TRANSITIONS, ids=str)
-def test_what_lasts_may_not_change_and_the_sentence_says_what_to_do(transition: Transition) -> None:
+def test_immutable_fields_report_the_fix(transition: Transition) -> None:
     old, new = read(transition.stored), read(transition.after)
     told = [sentence for each in IMMUTABLE_FIELDS if (sentence := each.problem(new, old))]
     assert told == ([transition.refused] if transition.refused else [])
@@ -75,7 +75,7 @@ def test_a_template_of_any_shape_is_a_problem_and_no_crash(template: dict[str, o
         read({"worker": a_role(template=template)})
 
 
-def test_a_template_that_was_never_asked_for_its_form_is_asked_by_us() -> None:
+def test_stored_template_is_validated_again() -> None:
     container = {"name": "a", "env": None, "tty": 1, "ports": ["x", {"containerPort": "http"}, {"hostPort": None}]}
     template = {"metadata": {"labels": {"a": 5}}, "spec": {"containers": [container], "initContainers": "x"}}
     with pytest.raises(InvalidSpec) as unfit:
@@ -90,7 +90,7 @@ def test_a_template_that_was_never_asked_for_its_form_is_asked_by_us() -> None:
     )
 
 
-def test_a_template_may_have_what_our_schema_does_not_know_and_whole_numbers_as_json_has_them() -> None:
+def test_template_accepts_unknown_fields_and_1_0() -> None:
     container = {"name": "a", "newInThisYear": [5], "ports": [{"containerPort": 80.0}]}
     read({"worker": a_role(template={"spec": {"containers": [container], "activeDeadlineSeconds": None}})})
 

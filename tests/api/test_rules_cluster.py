@@ -65,7 +65,7 @@ async def test_nobody_can_change_what_lasts(client: Client, paddlejob_crd: None,
     assert dict(zip(map(str, TRANSITIONS), found, strict=True)) == dict(zip(map(str, TRANSITIONS), wanted, strict=True))
 
 
-async def test_a_finalizer_can_go_and_a_status_come_whoever_manages_a_job(
+async def test_managed_by_allows_finalizer_and_status_writes(
     client: Client, paddlejob_crd: None, namespace: str
 ) -> None:
     key = Key(namespace, "mnist")

@@ -63,7 +63,7 @@ def test_pods_are_cleaned_as_the_policy_says(policy: str | None, on_failed: bool
     assert not any(spec.cleans(phase) for phase in Phase if phase not in (Phase.FAILED, Phase.COMPLETED))
 
 
-def test_the_user_guides_spelling_of_the_policy_counts_unless_both_are_written() -> None:
+def test_clean_policy_counts_unless_both_are_set() -> None:
     assert read(WORKERS | {"cleanPolicy": "Never"}).clean_pod_policy is CleanPodPolicy.NEVER
     both = {"cleanPolicy": "Never", "cleanPodPolicy": "Always"}
     assert read(WORKERS | both).clean_pod_policy is CleanPodPolicy.ALWAYS

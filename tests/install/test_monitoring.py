@@ -13,7 +13,7 @@ from paddle_operator.controllers.metrics import JobsCollector, observe_phase
 from paddle_operator.kube import metrics
 from paddle_operator.kube.metrics import REGISTRY
 from tests.install.installed import ROOT
-from tests.support.jobs import a_job, a_pod
+from tests.support.jobs import make_job, make_pod
 
 RULES = ROOT / "deploy/monitoring/rules.yaml"
 DASHBOARD = ROOT / "deploy/monitoring/dashboard.json"
@@ -77,9 +77,9 @@ class Shelf:
 
 
 def test_waiting_pods_are_counted_by_kubelet_reason() -> None:
-    job = a_job(workers=4)
+    job = make_job(workers=4)
     told = [{"waiting": "ImagePullBackOff"}, {"waiting": "MadeUp-4711"}, {"unschedulable": "no room"}, {}]
-    jobs, pods = Shelf(job), Shelf(*(a_pod(job, "worker", index, **each) for index, each in enumerate(told)))
+    jobs, pods = Shelf(job), Shelf(*(make_pod(job, "worker", index, **each) for index, each in enumerate(told)))
     collector = JobsCollector()
     collector.register(jobs, pods)
     (counted,) = (family for family in collector.collect() if family.name == "paddlejob_pods_waiting")

@@ -12,14 +12,14 @@ from tests.support.jobs import (
     T0,
     UID,
     a_go_barrier,
-    a_job,
-    a_pod,
     a_service,
     all_pods,
     all_services,
     creates,
     deletes,
     deletes_all,
+    make_job,
+    make_pod,
     patches,
     replaced,
     running,
@@ -46,7 +46,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("policy", "phase", "cleans"), TABLE)
 def test_the_policy_decides_whether_pods_are_deleted_or_stopped(policy: str | None, phase: str, cleans: bool) -> None:
-    job = a_job(ps=1, workers=1, clean=policy, phase=phase, intranet="Service")
+    job = make_job(ps=1, workers=1, clean=policy, phase=phase, intranet="Service")
     desired = plan(job, running(job), T0)
     assert deletes(desired, PODS) == (["mnist-worker-0", "mnist-ps-0"] if cleans else [])
     assert sorted(deletes(desired, SERVICES)) == (["mnist-ps-0", "mnist-worker-0"] if cleans else [])
@@ -57,8 +57,8 @@ def test_the_policy_decides_whether_pods_are_deleted_or_stopped(policy: str | No
 
 @pytest.mark.parametrize(("policy", "phase", "cleans"), TABLE)
 def test_the_clean_up_begins_in_the_pass_that_ends_the_job(policy: str | None, phase: str, cleans: bool) -> None:
-    job = a_job(ps=1, workers=1, clean=policy, phase="Running")
-    worker = a_pod(job, "worker", 0, exit_code=0 if phase == "Completed" else 1, finished_at=T0)
+    job = make_job(ps=1, workers=1, clean=policy, phase="Running")
+    worker = make_pod(job, "worker", 0, exit_code=0 if phase == "Completed" else 1, finished_at=T0)
     desired = plan(job, replaced(running(job), worker), T0)
     assert desired.status.phase == phase
     assert deletes(desired, PODS) == (["mnist-worker-0", "mnist-ps-0"] if cleans else [])
@@ -66,29 +66,29 @@ def test_the_clean_up_begins_in_the_pass_that_ends_the_job(policy: str | None, p
 
 
 def test_more_than_a_few_pods_are_deleted_in_one_request() -> None:
-    job = a_job(workers=3, phase="Completed")
+    job = make_job(workers=3, phase="Completed")
     assert writes_of(plan(job, running(job), T0)) == [
         DeleteAll(PODS, "paddle-system", f"batch.paddlepaddle.org/job-uid={UID}")
     ]
 
 
 def test_pods_without_our_label_are_deleted_one_by_one() -> None:
-    job = a_job(workers=4, phase="Completed")
-    desired = plan(job, replaced(running(job), a_pod(job, "worker", 1, created_by_us=False)), T0)
+    job = make_job(workers=4, phase="Completed")
+    desired = plan(job, replaced(running(job), make_pod(job, "worker", 1, created_by_us=False)), T0)
     assert not deletes_all(desired)
     assert len(deletes(desired, PODS)) == 4
 
 
 def test_what_is_leaving_already_is_left_alone() -> None:
-    job = a_job(workers=4, phase="Completed", intranet="Service")
+    job = make_job(workers=4, phase="Completed", intranet="Service")
     pods, services = all_pods(job, terminating=True), all_services(job, terminating=True)
     assert writes_of(plan(job, Children(pods, services=services), T0)) == []
-    kept = a_job(workers=4, phase="Completed", clean="Never")
+    kept = make_job(workers=4, phase="Completed", clean="Never")
     assert writes_of(plan(kept, Children(pods), T0)) == []
 
 
 def test_many_services_go_in_one_request() -> None:
-    job = a_job("mnist", workers=3, intranet="Service", phase="Completed")
+    job = make_job("mnist", workers=3, intranet="Service", phase="Completed")
     services = all_services(job)
     assert writes_of(plan(job, Children((), services=services), T0)) == [
         DeleteAll(SERVICES, "paddle-system", f"batch.paddlepaddle.org/job-uid={UID}")
@@ -96,7 +96,7 @@ def test_many_services_go_in_one_request() -> None:
 
 
 def test_services_of_the_go_operator_go_as_well() -> None:
-    job = a_job(workers=1, phase="Completed")
+    job = make_job(workers=1, phase="Completed")
     services = (a_service(job, "worker", 0, created_by_us=False),)
     assert deletes(plan(job, Children((), (a_go_barrier(job),), services), T0)) == ["mnist-worker-0"]
 
@@ -104,20 +104,20 @@ def test_services_of_the_go_operator_go_as_well() -> None:
 @pytest.mark.parametrize(("deadline", "is_patched"), [(None, True), (3600, True), (2, True), (1, False)])
 def test_a_pod_that_is_kept_and_runs_is_stopped_once(deadline: int | None, is_patched: bool) -> None:
     """A deadline can only be brought nearer, also one that the user set."""
-    job = a_job(workers=1, clean="Never", phase="Failed")
+    job = make_job(workers=1, clean="Never", phase="Failed")
     desired = plan(job, running(job, deadline_seconds=deadline), T0)
     assert patches(desired) == ({"mnist-worker-0": STOPS} if is_patched else {})
 
 
 def test_a_pod_that_is_kept_and_has_ended_stays_as_it_is() -> None:
-    job = a_job(workers=2, clean="Never", phase="Failed")
-    ended = (a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1, exit_code=1))
+    job = make_job(workers=2, clean="Never", phase="Failed")
+    ended = (make_pod(job, "worker", 0, exit_code=0), make_pod(job, "worker", 1, exit_code=1))
     assert writes_of(plan(job, Children(ended), T0)) == []
 
 
-def test_a_pod_that_never_started_is_deleted_so_that_it_never_will() -> None:
-    job = a_job(workers=2, clean="Never", phase="Failed")
-    desired = plan(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, phase="Pending"))), T0)
+def test_unstarted_pod_is_deleted_at_the_end() -> None:
+    job = make_job(workers=2, clean="Never", phase="Failed")
+    desired = plan(job, Children((make_pod(job, "worker", 0), make_pod(job, "worker", 1, phase="Pending"))), T0)
     assert deletes(desired) == ["mnist-worker-1"]
     assert list(patches(desired)) == ["mnist-worker-0"]
 
@@ -126,26 +126,26 @@ def test_a_pod_that_never_started_is_deleted_so_that_it_never_will() -> None:
 @pytest.mark.parametrize("policy", ["Always", "Never", "OnFailure", "OnCompletion", None])
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 def test_nothing_is_made_for_a_finished_job(phase: str, policy: str | None, intranet: str) -> None:
-    job = a_job(ps=1, workers=2, clean=policy, phase=phase, intranet=intranet)
+    job = make_job(ps=1, workers=2, clean=policy, phase=phase, intranet=intranet)
     assert creates(plan(job, Children(), T0)) == []
 
 
 def test_pods_of_an_earlier_attempt_are_cleaned_as_well() -> None:
-    job = a_job(workers=1, attempt=2, phase="Completed")
-    desired = plan(job, Children((a_pod(job, "worker", 0, attempt=1), a_pod(job, "worker", 9))), T0)
+    job = make_job(workers=1, attempt=2, phase="Completed")
+    desired = plan(job, Children((make_pod(job, "worker", 0, attempt=1), make_pod(job, "worker", 9))), T0)
     assert sorted(deletes(desired)) == ["mnist-worker-0", "mnist-worker-9"]
 
 
 def test_the_go_operators_finalizer_goes_from_a_finished_job() -> None:
     """Or it could not be deleted while no operator runs."""
-    job = a_job(workers=1, phase="Completed", finalizers=("a/b", GO_FINALIZER))
+    job = make_job(workers=1, phase="Completed", finalizers=("a/b", GO_FINALIZER))
     desired = plan(job, Children(), T0)
     assert patches(desired) == {"mnist": {"metadata": {"finalizers": ["a/b"], "resourceVersion": "7"}}}
 
 
 def test_a_policy_that_is_changed_after_the_end_is_heard() -> None:
-    kept = a_job(workers=1, clean="Never", phase="Running")
-    ended = plan(kept, replaced(running(kept), a_pod(kept, "worker", 0, exit_code=0)), T0).status
-    changed = with_status(a_job(workers=1, clean="Always"), ended)
-    pods = Children((a_pod(changed, "worker", 0, exit_code=0),))
+    kept = make_job(workers=1, clean="Never", phase="Running")
+    ended = plan(kept, replaced(running(kept), make_pod(kept, "worker", 0, exit_code=0)), T0).status
+    changed = with_status(make_job(workers=1, clean="Always"), ended)
+    pods = Children((make_pod(changed, "worker", 0, exit_code=0),))
     assert deletes(plan(changed, pods, T0 + SECONDS)) == ["mnist-worker-0"]

@@ -13,10 +13,10 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     Written,
-    a_job,
-    a_pod,
     all_pods,
     creates,
+    make_job,
+    make_pod,
     replaced,
     running,
     the_condition,
@@ -24,18 +24,18 @@ from tests.support.jobs import (
     without,
     writes_of,
 )
-from tests.support.model import Model, a_life
+from tests.support.model import Model, start_scenario
 
 
 def alive(shape: Written | None = None, **policies: Any) -> Model:
     shape = shape or {"workers": 2}
-    return a_life(a_job(**shape, policies=policies), ETCD if shape.get("elastic") else None)
+    return start_scenario(make_job(**shape, policies=policies), ETCD if shape.get("elastic") else None)
 
 
 def waiting(shape: Written | None = None, **policies: Any) -> Model:
     """Its pods are made, and get no further."""
     shape = shape or {"workers": 2}
-    model = Model(a_job(**shape, policies=policies), Children(), T0, ETCD if shape.get("elastic") else None)
+    model = Model(make_job(**shape, policies=policies), Children(), T0, ETCD if shape.get("elastic") else None)
     model.rest()
     return model
 
@@ -49,7 +49,7 @@ def failed(life: Model) -> tuple[str, str, datetime | None]:
 # The whole job
 
 
-def test_a_job_that_is_not_done_by_its_deadline_fails_then_and_not_before() -> None:
+def test_job_fails_exactly_at_its_active_deadline() -> None:
     life = alive(activeDeadlineSeconds=3600)
     life.wait(3599)
     assert life.status.phase == "Running"
@@ -82,14 +82,14 @@ def test_tries_and_pauses_count_as_well() -> None:
     assert (life.pods, life.status.next_attempt_time) == ({}, None)
 
 
-def test_a_deadline_that_passed_while_no_operator_was_there_is_kept_by_the_next_one() -> None:
+def test_missed_deadline_is_enforced_later() -> None:
     life = alive(activeDeadlineSeconds=60)
     life.now = T0 + 5000 * SECONDS
     life.rest()
     assert failed(life)[0] == "DeadlineExceeded"
 
 
-def test_who_is_done_in_time_has_no_deadline_any_more_whenever_that_is_seen() -> None:
+def test_success_in_time_beats_the_deadline() -> None:
     life = alive(activeDeadlineSeconds=60)
     for name in list(life.pods):
         life.exits(name, 0)
@@ -120,7 +120,7 @@ def test_another_deadline_is_heard_while_the_job_runs() -> None:
 
 
 def test_the_time_in_which_a_spec_broke_the_rules_does_not_count() -> None:
-    mended = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
+    mended = make_job(workers=1, policies={"activeDeadlineSeconds": 60})
     broken = msgspec.structs.replace(mended, spec=None, problems=("spec.worker is wrong",))
     job = with_status(mended, plan(broken, Children(), T0).status)
     later = T0 + 3600 * SECONDS
@@ -130,7 +130,7 @@ def test_the_time_in_which_a_spec_broke_the_rules_does_not_count() -> None:
 
 
 def test_a_clock_that_goes_back_brings_no_deadline_nearer() -> None:
-    job = a_job(workers=1, policies={"activeDeadlineSeconds": 60})
+    job = make_job(workers=1, policies={"activeDeadlineSeconds": 60})
     job = with_status(job, plan(job, running(job), T0).status)
     assert plan(job, running(job), T0 - 30 * SECONDS).requeue_at == T0 + 30 * SECONDS
 
@@ -138,7 +138,7 @@ def test_a_clock_that_goes_back_brings_no_deadline_nearer() -> None:
 # The start
 
 
-def test_a_job_whose_pods_do_not_start_in_time_fails_and_says_what_it_waited_for() -> None:
+def test_start_deadline_names_what_was_missing() -> None:
     life = waiting(startDeadlineSeconds=60)
     life.gives_address("mnist-worker-0")
     life.wait(59)
@@ -152,7 +152,7 @@ def test_a_job_whose_pods_do_not_start_in_time_fails_and_says_what_it_waited_for
 
 
 def test_where_no_pod_can_be_made_the_reason_is_told() -> None:
-    life = Model(a_job(workers=2, elastic=1, policies={"startDeadlineSeconds": 5}), Children(), T0)
+    life = Model(make_job(workers=2, elastic=1, policies={"startDeadlineSeconds": 5}), Children(), T0)
     life.wait(5)
     assert "spec.elastic requires etcd" in failed(life)[1]
 
@@ -177,7 +177,7 @@ def test_a_pod_has_started_when_its_container_has_ready_or_not(ready: bool) -> N
     assert life.status.phase == ("Running" if ready else "Starting")
 
 
-def test_at_each_try_the_start_has_its_time_again_after_the_pause() -> None:
+def test_start_deadline_begins_again_at_each_attempt() -> None:
     life = alive(startDeadlineSeconds=60, backoffLimit=1)
     life.wait(500)
     life.exits("mnist-worker-0", 1)
@@ -188,7 +188,7 @@ def test_at_each_try_the_start_has_its_time_again_after_the_pause() -> None:
 
 
 @pytest.mark.parametrize("shape", [{"workers": 2}, {"ps": 1, "workers": 2, "with_gloo": 0}], ids=str)
-def test_a_pod_that_vanishes_long_after_the_start_is_made_again_in_the_time_of_a_start(shape: Written) -> None:
+def test_late_deleted_pod_has_a_start_deadline(shape: Written) -> None:
     """The start was in time: what comes later is another one."""
     life = alive(shape, startDeadlineSeconds=60)
     life.wait(5000)
@@ -253,7 +253,7 @@ def test_without_a_time_to_live_a_job_stays() -> None:
     assert life.rest().requeue_at is None
 
 
-def test_the_time_to_live_counts_from_the_end_also_where_nobody_saw_it() -> None:
+def test_ttl_counts_from_the_completion_time() -> None:
     life = alive({"workers": 1}, ttlSecondsAfterFinished=60)
     life.exits("mnist-worker-0", 0)
     life.now = T0 + 3600 * SECONDS
@@ -272,14 +272,14 @@ def test_a_time_to_live_that_is_given_after_the_end_is_heard() -> None:
     assert life.deleted_at == T0 + 300 * SECONDS
 
 
-def test_a_job_that_ended_before_times_were_written_down_is_not_deleted() -> None:
+def test_job_without_completion_time_has_no_ttl() -> None:
     """Go operators of old wrote none; nobody can tell how long it has been there."""
-    job = a_job(workers=1, phase="Completed", policies={"ttlSecondsAfterFinished": 0})
+    job = make_job(workers=1, phase="Completed", policies={"ttlSecondsAfterFinished": 0})
     assert writes_of(plan(job, Children(), T0)) == []
 
 
 def test_the_pods_of_a_failed_job_are_kept_until_the_job_goes() -> None:
-    job = a_job(workers=1, phase="Failed", completion_time=T0, policies={"ttlSecondsAfterFinished": 60})
+    job = make_job(workers=1, phase="Failed", completion_time=T0, policies={"ttlSecondsAfterFinished": 60})
     there = Children(all_pods(job, exit_code=1))
     assert (writes_of(plan(job, there, T0)), plan(job, there, T0).requeue_at) == ([], T0 + 60 * SECONDS)
 
@@ -288,24 +288,24 @@ def test_the_pods_of_a_failed_job_are_kept_until_the_job_goes() -> None:
 
 
 def test_who_waits_for_a_cause_is_woken_by_a_deadline_as_well() -> None:
-    job = a_job(workers=2, phase="Running", policies={"activeDeadlineSeconds": 3})
+    job = make_job(workers=2, phase="Running", policies={"activeDeadlineSeconds": 3})
     job = with_status(job, plan(job, running(job), T0).status)
-    victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
+    victim = make_pod(job, "worker", 0, exit_code=134, finished_at=T0)
     assert plan(job, replaced(running(job), victim), T0).requeue_at == T0 + 3 * SECONDS
     vanished = without(running(job), "mnist-worker-0")
     assert plan(job, vanished, T0).requeue_at == T0 + 3 * SECONDS
 
 
-def test_who_waits_for_the_barrier_of_before_to_go_is_woken_for_what_is_ahead() -> None:
+def test_waiting_for_old_barrier_keeps_the_requeue() -> None:
     """Somebody's finalizer holds the ConfigMap: no event is to come."""
-    job = a_job(workers=1, policies={"backoffLimit": 1}, phase="Running")
-    there = replaced(running(job), a_pod(job, "worker", 0, exit_code=1, finished_at=T0))
+    job = make_job(workers=1, policies={"backoffLimit": 1}, phase="Running")
+    there = replaced(running(job), make_pod(job, "worker", 0, exit_code=1, finished_at=T0))
     again = with_status(job, plan(job, there, T0).status)
     assert plan(again, Children((), there.config_maps), T0).requeue_at == T0 + 10 * SECONDS
 
 
-def test_a_job_that_started_but_was_never_ready_has_all_its_time_when_a_pod_vanishes_much_later() -> None:
-    job = a_job(workers=2, policies={"startDeadlineSeconds": 60})
+def test_never_ready_job_gets_a_full_start_deadline() -> None:
+    job = make_job(workers=2, policies={"startDeadlineSeconds": 60})
     started = running(job, ready=False)
     first = with_status(job, plan(job, started, T0).status)
     later = T0 + 5000 * SECONDS

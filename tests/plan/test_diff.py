@@ -14,8 +14,6 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     a_barrier,
-    a_job,
-    a_pod,
     a_refusal,
     a_service,
     all_held_back,
@@ -24,6 +22,8 @@ from tests.support.jobs import (
     creates,
     deletes,
     held_back,
+    make_job,
+    make_pod,
     patches,
     running,
     scaled,
@@ -35,8 +35,8 @@ from tests.support.jobs import (
 # Creation
 
 
-def test_everything_is_made_at_once_services_first_then_a_role_after_the_other() -> None:
-    job = a_job(ps=2, workers=2, heter=1, intranet="Service")
+def test_services_come_first_then_role_by_role() -> None:
+    job = make_job(ps=2, workers=2, heter=1, intranet="Service")
     desired = plan(job, Children(), T0)
     assert [[(each.kind, each.key.name) for each in wave if isinstance(each, Create)] for wave in desired.waves] == [
         [
@@ -49,21 +49,22 @@ def test_everything_is_made_at_once_services_first_then_a_role_after_the_other()
     ]
 
 
-def test_the_few_pods_of_a_new_job_are_made_before_its_status_is_written_and_many_after() -> None:
+def test_status_of_a_small_new_job_is_deferred() -> None:
     """Nothing can be lost yet, and a small job need not tell what is over before it is read."""
-    assert plan(a_job(ps=MAX_QUICK_WRITES - 1, workers=1), Children(), T0).status_order is StatusOrder.DEFERRED
-    assert plan(a_job(workers=MAX_QUICK_WRITES + 1), Children(), T0).status_order is not StatusOrder.DEFERRED
-    known = a_job(workers=2)
+    assert plan(make_job(ps=MAX_QUICK_WRITES - 1, workers=1), Children(), T0).status_order is StatusOrder.DEFERRED
+    assert plan(make_job(workers=MAX_QUICK_WRITES + 1), Children(), T0).status_order is not StatusOrder.DEFERRED
+    known = make_job(workers=2)
     known = with_status(known, plan(known, Children(), T0).status)
     assert plan(known, Children(), T0).status_order is not StatusOrder.DEFERRED
     assert (
-        plan(a_job(workers=2), Children(all_pods(known, phase="Pending")), T0).status_order is not StatusOrder.DEFERRED
+        plan(make_job(workers=2), Children(all_pods(known, phase="Pending")), T0).status_order
+        is not StatusOrder.DEFERRED
     )
 
 
 def test_what_is_there_is_not_made_again() -> None:
-    job = a_job(workers=3)
-    assert creates(plan(job, Children((a_pod(job, "worker", 1, phase="Pending"),)), T0)) == [
+    job = make_job(workers=3)
+    assert creates(plan(job, Children((make_pod(job, "worker", 1, phase="Pending"),)), T0)) == [
         "mnist-worker-0",
         "mnist-worker-2",
     ]
@@ -71,15 +72,15 @@ def test_what_is_there_is_not_made_again() -> None:
 
 def test_a_job_that_runs_costs_nothing() -> None:
     for intranet in ("PodIP", "Service", "Host"):
-        job = a_job(ps=1, workers=2, intranet=intranet, host_port=35000)
+        job = make_job(ps=1, workers=2, intranet=intranet, host_port=35000)
         status = plan(job, running(job), T0).status
         desired = plan(with_status(job, status), running(job), T0 + 600 * SECONDS)
         assert desired.status == status
         assert (desired.waves, desired.events, desired.requeue_at) == ((), (), None)
 
 
-def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
-    job = a_job(ps=MAX_PODS_PER_RECONCILE + 100, workers=2)
+def test_large_role_is_created_in_parts() -> None:
+    job = make_job(ps=MAX_PODS_PER_RECONCILE + 100, workers=2)
     first = plan(job, Children(), T0)
     assert creates(first) == [f"mnist-ps-{index}" for index in range(MAX_PODS_PER_RECONCILE)]
     pods = all_pods(job, phase="Pending")[:MAX_PODS_PER_RECONCILE]
@@ -90,13 +91,13 @@ def test_a_large_role_is_made_in_parts_and_the_next_role_waits_for_it() -> None:
     ]
 
 
-def test_a_role_that_is_just_made_at_once_keeps_the_next_one_not_back() -> None:
-    job = a_job(ps=MAX_PODS_PER_RECONCILE, workers=1)
+def test_role_at_the_limit_does_not_delay_the_next() -> None:
+    job = make_job(ps=MAX_PODS_PER_RECONCILE, workers=1)
     assert creates(plan(job, Children(), T0))[-1] == "mnist-worker-0"
 
 
 def test_services_are_made_in_parts_as_well() -> None:
-    job = a_job(workers=MAX_PODS_PER_RECONCILE + 1, intranet="Service")
+    job = make_job(workers=MAX_PODS_PER_RECONCILE + 1, intranet="Service")
     assert len(creates(plan(job, Children(), T0), SERVICES)) == MAX_PODS_PER_RECONCILE
 
 
@@ -104,11 +105,11 @@ def test_services_are_made_in_parts_as_well() -> None:
 
 
 def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
-    job = a_job(workers=3)
+    job = make_job(workers=3)
     pods = (
         held_back(job, "worker", 0),
         held_back(job, "worker", 1),
-        a_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
+        make_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
     )
     desired = plan(job, Children(pods), T0)
     digest = a_barrier(job).endpoints_digest
@@ -119,25 +120,25 @@ def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
     assert isinstance(desired.waves[0][0], Create)  # the barrier comes before the waking
 
 
-def test_a_pod_that_begins_to_wait_after_the_barrier_is_woken_too_and_once() -> None:
-    job = a_job(workers=2)
+def test_late_waiting_pod_is_nudged_once() -> None:
+    job = make_job(workers=2)
     barrier = a_barrier(job)
     late = held_back(job, "worker", 1)
-    assert list(patches(plan(job, Children((a_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
+    assert list(patches(plan(job, Children((make_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
     with_requeue = msgspec.structs.replace(late, nudged_for=barrier.endpoints_digest)
-    assert patches(plan(job, Children((a_pod(job, "worker", 0), with_requeue), (barrier,)), T0)) == {}
+    assert patches(plan(job, Children((make_pod(job, "worker", 0), with_requeue), (barrier,)), T0)) == {}
 
 
 @pytest.mark.parametrize("waiting", ["", "ContainerCreating", "PodInitializing", "ImagePullBackOff"])
 def test_nobody_else_is_woken(waiting: str) -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     pod = held_back(job, "worker", 0, waiting=waiting)
     assert patches(plan(job, Children((pod,)), T0)) == {}
     assert patches(plan(job, Children((pod,), (a_barrier(job),)), T0)) == {}
 
 
-def test_a_barrier_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
-    job = a_job(workers=2, phase="Running", attempt=1)
+def test_deleted_barrier_is_recreated_without_restart() -> None:
+    job = make_job(workers=2, phase="Running", attempt=1)
     desired = plan(job, Children(all_pods(job)), T0)
     assert creates(desired) == ["mnist"]
     assert (desired.status.phase, desired.status.attempt) == ("Running", 1)
@@ -145,15 +146,15 @@ def test_a_barrier_that_somebody_deleted_is_made_again_and_nothing_restarts() ->
 
 def test_a_pod_that_vanished_with_the_barrier_restarts_the_job() -> None:
     """The others hold the address that it had."""
-    job = a_job(workers=2, phase="Running")
+    job = make_job(workers=2, phase="Running")
     assert plan(job, Children(all_pods(job)[:1]), T0).status.attempt == 1
 
 
 # Scale, vanish, move: before the barrier
 
 
-def test_before_the_barrier_more_pods_are_just_made_and_fewer_just_deleted() -> None:
-    job = a_job(workers=3)
+def test_scaling_before_the_barrier_does_not_restart() -> None:
+    job = make_job(workers=3)
     pods = all_pods(job, phase="Pending")
     more = plan(scaled(job, worker=4), Children(pods), T0)
     assert (creates(more), deletes(more)) == (["mnist-worker-3"], [])
@@ -163,33 +164,33 @@ def test_before_the_barrier_more_pods_are_just_made_and_fewer_just_deleted() -> 
 
 
 def test_surplus_pods_go_the_highest_number_first() -> None:
-    job = a_job(workers=12)
+    job = make_job(workers=12)
     desired = plan(scaled(job, worker=8), Children(all_pods(job, phase="Pending")), T0)
     assert deletes(desired) == [f"mnist-worker-{index}" for index in (11, 10, 9, 8)]
 
 
-def test_before_the_barrier_a_pod_that_vanished_is_just_made_again() -> None:
-    job = a_job(workers=2)
+def test_pod_deleted_before_the_barrier_is_recreated() -> None:
+    job = make_job(workers=2)
     desired = plan(job, Children(all_held_back(job)[:1]), T0)
     assert creates(desired) == ["mnist-worker-1"]
     assert desired.status.attempt == 0
 
 
 def test_a_pod_on_its_way_out_still_has_its_name() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     desired = plan(job, Children(all_pods(job, phase="Pending", terminating=True)), T0)
     assert writes_of(desired) == []
     assert why_not_running(desired)[0] == "PodsTerminating"
 
 
 def test_the_services_of_surplus_pods_go_with_them() -> None:
-    job = a_job(workers=2, intranet="Service")
+    job = make_job(workers=2, intranet="Service")
     children = Children(all_pods(job, phase="Pending"), services=all_services(job))
     assert deletes(plan(scaled(job, worker=1), children, T0), SERVICES) == ["mnist-worker-1"]
 
 
-def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() -> None:
-    job = a_job(workers=2)
+def test_obsolete_services_are_deleted_except_go_ones() -> None:
+    job = make_job(workers=2)
     leaving = a_service(job, "worker", 2, terminating=True)
     services = (a_service(job, "worker", 0), a_service(job, "worker", 1, created_by_us=False), leaving)
     assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
@@ -198,8 +199,8 @@ def test_services_that_another_mode_does_not_need_go_but_not_the_go_operators() 
 # Refusals
 
 
-def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
-    job = a_job(workers=2)
+def test_refused_create_waits_for_its_retry_time() -> None:
+    job = make_job(workers=2)
     refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
     early = plan(job, Children(refusals=(refusal,)), T0)
     assert creates(early) == []  # the other one would be refused as well
@@ -211,25 +212,25 @@ def test_what_was_refused_is_sent_again_at_its_time_and_not_before() -> None:
 
 
 def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
-    job = a_job(workers=3)
+    job = make_job(workers=3)
     refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict")
     assert creates(plan(job, Children(refusals=(refusal,)), T0)) == ["mnist-worker-0", "mnist-worker-2"]
 
 
 def test_the_earliest_retry_wakes_us() -> None:
-    job = a_job(workers=3)
+    job = make_job(workers=3)
     later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
     assert plan(job, Children(refusals=later), T0).requeue_at == T0 + 7 * SECONDS
 
 
 def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
-    job = a_job(workers=1, intranet="Service")
+    job = make_job(workers=1, intranet="Service")
     desired = plan(job, Children(refusals=(a_refusal(job, "services", "mnist-worker-0"),)), T0)
     assert [each.kind for each in writes_of(desired) if isinstance(each, Create)] == [PODS]
 
 
-def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
-    job = a_job(workers=2)
+def test_barrier_with_name_conflict_waits_for_retry_time() -> None:
+    job = make_job(workers=2)
     refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
     assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
@@ -238,17 +239,17 @@ def test_a_barrier_whose_name_is_taken_is_not_sent_again_and_again() -> None:
     assert creates(plan(job, Children(all_held_back(job), refusals=(refusal,)), refusal.retry_at)) == ["mnist"]
 
 
-def test_before_the_first_pod_the_name_of_the_barrier_must_be_free() -> None:
+def test_barrier_name_must_be_free_before_pods() -> None:
     """A ConfigMap of somebody else would let containers start with what it says."""
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     assert plan(job, Children(), T0).required_names == ((CONFIG_MAPS, job.key),)
     for children in (Children(all_pods(job, phase="Pending")), running(job)):
         assert plan(job, children, T0).required_names == ()
-    assert plan(a_job(workers=2, elastic=1), Children(), T0, ETCD).required_names == ()
+    assert plan(make_job(workers=2, elastic=1), Children(), T0, ETCD).required_names == ()
 
 
 def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(refusals=(refusal,)), T0)
     assert (writes_of(desired), desired.required_names) == ([], ())

@@ -17,13 +17,13 @@ from paddle_operator.plan.rendezvous_env import pod_variables
 from tests.support.jobs import (
     T0,
     UID,
-    a_job,
     a_service,
     all_held_back,
     all_pods,
     all_services,
     creates,
     held_back,
+    make_job,
     manifest,
     why_not_running,
 )
@@ -35,7 +35,7 @@ def known(job: Job, children: Children) -> Endpoints | None:
 
 
 def test_the_barrier_waits_for_every_address() -> None:
-    job = a_job(ps=1, workers=2)
+    job = make_job(ps=1, workers=2)
     pods = all_held_back(job)
     early = plan(job, Children((*pods[:-1], held_back(job, "worker", 1, address=""))), T0)
     assert creates(early) == []
@@ -44,12 +44,12 @@ def test_the_barrier_waits_for_every_address() -> None:
 
 
 def test_the_barrier_waits_for_every_pod() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     assert creates(plan(job, Children(all_held_back(job)[:1]), T0), CONFIG_MAPS) == []
 
 
-def test_an_ipv6_address_is_not_one_for_paddle_and_the_way_out_is_told() -> None:
-    job = a_job(workers=1)
+def test_ipv6_address_is_reported_with_the_fix() -> None:
+    job = make_job(workers=1)
     desired = plan(job, Children(all_held_back(job, address="fd00::1")), T0)
     assert creates(desired) == []
     assert why_not_running(desired) == (
@@ -60,25 +60,25 @@ def test_an_ipv6_address_is_not_one_for_paddle_and_the_way_out_is_told() -> None
 
 
 def test_an_ipv4_address_within_an_ipv6_one_is_none_either() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     assert known(job, Children(all_held_back(job, address="::ffff:10.0.0.1"))) is None
 
 
-def test_in_service_mode_any_address_will_do_since_the_name_stands_in_the_lists() -> None:
-    job = a_job(workers=1, intranet="Service")
+def test_service_mode_accepts_any_address() -> None:
+    job = make_job(workers=1, intranet="Service")
     desired = plan(job, Children(all_held_back(job, address="fd00::1"), services=all_services(job)), T0)
     assert creates(desired) == ["mnist"]
     assert why_not_running(desired)[0] == "StartingContainers"
 
 
-def test_in_service_mode_the_barrier_waits_for_addresses_since_a_name_resolves_only_then() -> None:
-    job = a_job(workers=1, intranet="Service")
+def test_service_mode_barrier_waits_for_addresses() -> None:
+    job = make_job(workers=1, intranet="Service")
     assert creates(plan(job, Children(all_pods(job, phase="Pending"), services=all_services(job)), T0)) == []
 
 
 def test_in_service_mode_the_barrier_waits_for_every_service() -> None:
     """Plain Python exits at once on a name that does not resolve."""
-    job = a_job(workers=2, intranet="Service")
+    job = make_job(workers=2, intranet="Service")
     there = Children(all_held_back(job), services=(a_service(job, "worker", 0),))
     desired = plan(job, there, T0)
     assert creates(desired) == ["mnist-worker-1"]
@@ -86,7 +86,7 @@ def test_in_service_mode_the_barrier_waits_for_every_service() -> None:
 
 
 def test_a_service_looks_as_in_the_documents() -> None:
-    job = a_job("wide-ande-deep-service", ps=1, intranet="Service")
+    job = make_job("wide-ande-deep-service", ps=1, intranet="Service")
     service = manifest(plan(job, Children(), T0), SERVICES, "wide-ande-deep-service-ps-0")
     assert (service["apiVersion"], service["kind"]) == ("v1", "Service")
     assert service["metadata"]["ownerReferences"] == [
@@ -110,24 +110,24 @@ def test_a_service_looks_as_in_the_documents() -> None:
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Host"])
 def test_only_service_mode_makes_services(intranet: str) -> None:
-    job = a_job(ps=1, workers=1, intranet=intranet, host_port=35000)
+    job = make_job(ps=1, workers=1, intranet=intranet, host_port=35000)
     assert creates(plan(job, Children(), T0), SERVICES) == []
 
 
 # Ports
 
 
-def test_without_a_block_of_its_own_every_pod_listens_on_the_documents_port() -> None:
-    assert ports_of(a_job(workers=1)) == Ports(2379, 2379, 2379, 2397)
+def test_default_port_is_used_without_a_port_block() -> None:
+    assert ports_of(make_job(workers=1)) == Ports(2379, 2379, 2379, 2397)
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 def test_in_a_block_no_two_roles_share_a_port(intranet: str) -> None:
-    assert ports_of(a_job(workers=1, intranet=intranet, host_port=35000)) == Ports(35000, 35001, 35002, 35018)
+    assert ports_of(make_job(workers=1, intranet=intranet, host_port=35000)) == Ports(35000, 35001, 35002, 35018)
 
 
 def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
-    job = a_job(ps=1, workers=1, host_port=35000)
+    job = make_job(ps=1, workers=1, host_port=35000)
     told = {
         role: next(
             each["value"]
@@ -139,34 +139,34 @@ def test_in_a_block_each_pod_is_told_the_port_of_its_own_role() -> None:
     assert told == {Role.PS: "35000", Role.WORKER: "35001"}
 
 
-def test_a_block_of_ports_is_written_down_before_the_first_pod_names_one() -> None:
-    job = a_job(workers=1, intranet="Host")
+def test_port_block_is_written_before_the_first_pod() -> None:
+    job = make_job(workers=1, intranet="Host")
     desired = plan(job, Children(), T0, PlanContext(free_host_port=35020))
     assert desired.status.host_port == 35020
     assert desired.waves == ()
 
 
 def test_a_job_keeps_the_block_that_it_has() -> None:
-    job = a_job(workers=1, intranet="Host", host_port=35040)
+    job = make_job(workers=1, intranet="Host", host_port=35040)
     assert plan(job, Children(), T0, PlanContext(free_host_port=35020)).status.host_port == 35040
 
 
 @pytest.mark.parametrize(("intranet", "block"), [("PodIP", None), ("Service", None), ("Host", 35000)])
 def test_on_a_cluster_only_the_host_network_takes_ports(intranet: str, block: int | None) -> None:
-    assert PortBlocks.of(range(35000, 35100)).reserve(a_job(workers=1, intranet=intranet)) == block
+    assert PortBlocks.of(range(35000, 35100)).reserve(make_job(workers=1, intranet=intranet)) == block
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
-def test_on_one_machine_every_job_takes_ports_that_nobody_listens_on(intranet: str) -> None:
+def test_jobs_on_one_machine_get_free_ports(intranet: str) -> None:
     blocks = PortBlocks([35000, 35020, 35040], lambda first: first != 35000, for_every_job=True)
-    first = a_job(workers=1, intranet=intranet)
+    first = make_job(workers=1, intranet=intranet)
     other = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, uid="another"))
     blocks.register([first, other])
     assert [blocks.reserve(job) for job in (first, other)] == [35020, 35040]
 
 
 def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
-    desired = plan(a_job(workers=1, intranet="Host"), Children(), T0)
+    desired = plan(make_job(workers=1, intranet="Host"), Children(), T0)
     assert creates(desired) == []
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
@@ -178,8 +178,8 @@ def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
 # The digest, by which a barrier is known to be still true
 
 
-def test_the_digest_changes_with_an_address_a_port_or_a_role_and_with_nothing_else() -> None:
-    job = a_job(ps=1, workers=2)
+def test_digest_changes_only_with_address_port_or_role() -> None:
+    job = make_job(ps=1, workers=2)
     pods = all_held_back(job)
     first = known(job, Children(pods))
     assert first
@@ -194,19 +194,19 @@ def test_the_digest_changes_with_an_address_a_port_or_a_role_and_with_nothing_el
 
 def test_the_digest_is_the_same_in_every_version_of_the_operator() -> None:
     """It is stored on running jobs: if an upgrade changed it, every one of them would be restarted."""
-    job = a_job(ps=1, workers=2)
+    job = make_job(ps=1, workers=2)
     found = known(job, Children(all_pods(job)))
     assert found
     assert found.digest == "3ce91968d942a744"
 
 
 def test_an_elastic_job_knows_no_endpoints() -> None:
-    job = a_job(workers=2, elastic=1)
+    job = make_job(workers=2, elastic=1)
     assert known(job, Children(all_pods(job))) is None
 
 
 def test_the_hosts_text_of_nodes_does_not_make_a_barrier_untrue() -> None:
-    job = a_job(workers=1, intranet="Host", host_port=35000)
+    job = make_job(workers=1, intranet="Host", host_port=35000)
     first, second = (known(job, Children(all_pods(job, node=node))) for node in ("node-a", "node-b"))
     assert first
     assert second

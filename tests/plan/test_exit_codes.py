@@ -8,13 +8,13 @@ import pytest
 from paddle_operator.plan.exit_codes import ROOT_FAILURE_WAIT, describe_failure
 from paddle_operator.plan.job_view import JobPlan
 from paddle_operator.plan.paddlejob import plan
-from tests.support.jobs import SECONDS, T0, a_job, a_pod, replaced, running, the_condition, without, writes_of
+from tests.support.jobs import SECONDS, T0, make_job, make_pod, replaced, running, the_condition, without, writes_of
 
 
 def after(*ends: tuple[int, int, float], now: datetime = T0 + 60 * SECONDS) -> JobPlan:
     """What is decided when workers ended so: index, exit code, seconds after T0."""
-    job = a_job(workers=4, phase="Running")
-    pods = [a_pod(job, "worker", i, exit_code=code, finished_at=T0 + at * SECONDS) for i, code, at in ends]
+    job = make_job(workers=4, phase="Running")
+    pods = [make_pod(job, "worker", i, exit_code=code, finished_at=T0 + at * SECONDS) for i, code, at in ends]
     return plan(job, replaced(running(job), *pods), now)
 
 
@@ -69,43 +69,43 @@ def test_a_cause_that_comes_in_time_is_blamed_at_once() -> None:
 
 
 def test_a_victim_of_which_no_end_is_known_is_not_waited_with() -> None:
-    job = a_job(workers=2, phase="Running")
-    pod = a_pod(job, "worker", 0, exit_code=134)
+    job = make_job(workers=2, phase="Running")
+    pod = make_pod(job, "worker", 0, exit_code=134)
     assert plan(job, replaced(running(job), pod), T0).status.phase == "Failed"
 
 
-def test_a_pod_of_which_no_end_is_known_is_blamed_after_those_of_which_it_is() -> None:
-    job = a_job(workers=2, phase="Running")
-    pods = [a_pod(job, "worker", 0, exit_code=1), a_pod(job, "worker", 1, exit_code=1, finished_at=T0)]
+def test_pod_without_finish_time_is_the_last_candidate() -> None:
+    job = make_job(workers=2, phase="Running")
+    pods = [make_pod(job, "worker", 0, exit_code=1), make_pod(job, "worker", 1, exit_code=1, finished_at=T0)]
     assert blamed(plan(job, replaced(running(job), *pods), T0)) == "mnist-worker-1"
 
 
 def test_victims_of_a_pod_that_vanished_are_restarted_with_it() -> None:
     """Nobody failed by himself: a pod was deleted, and its peers died of that."""
-    job = a_job(workers=2, phase="Running")
-    victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
+    job = make_job(workers=2, phase="Running")
+    victim = make_pod(job, "worker", 0, exit_code=134, finished_at=T0)
     desired = plan(job, without(replaced(running(job), victim), "mnist-worker-1"), T0 + SECONDS)
     assert desired.status.phase == "Restarting"
     assert desired.status.attempt == 1
 
 
 def test_a_cause_beside_a_pod_that_vanished_is_blamed() -> None:
-    job = a_job(workers=2, phase="Running")
-    cause = a_pod(job, "worker", 0, exit_code=2, finished_at=T0)
+    job = make_job(workers=2, phase="Running")
+    cause = make_pod(job, "worker", 0, exit_code=2, finished_at=T0)
     assert blamed(plan(job, without(replaced(running(job), cause), "mnist-worker-1"), T0)) == "mnist-worker-0"
 
 
 def test_a_failure_of_an_earlier_attempt_is_not_one() -> None:
-    job = a_job(workers=2, phase="Restarting", attempt=1)
-    earlier = a_pod(job, "worker", 0, exit_code=1, attempt=0)
+    job = make_job(workers=2, phase="Restarting", attempt=1)
+    earlier = make_pod(job, "worker", 0, exit_code=1, attempt=0)
     assert plan(job, replaced(running(job), earlier), T0).status.phase != "Failed"
 
 
 def test_a_parameter_server_that_failed_is_a_cause() -> None:
-    job = a_job(ps=1, workers=1, phase="Running")
+    job = make_job(ps=1, workers=1, phase="Running")
     pods = [
-        a_pod(job, "ps", 0, exit_code=139, finished_at=T0 + SECONDS),
-        a_pod(job, "worker", 0, exit_code=134, finished_at=T0),
+        make_pod(job, "ps", 0, exit_code=139, finished_at=T0 + SECONDS),
+        make_pod(job, "worker", 0, exit_code=134, finished_at=T0),
     ]
     assert blamed(plan(job, replaced(running(job), *pods), T0 + SECONDS)) == "mnist-ps-0"
 
@@ -155,13 +155,13 @@ def test_the_job_ended_when_its_cause_did() -> None:
     ],
 )
 def test_a_failure_is_told_with_what_its_code_means(ended: dict[str, Any], sentence: str) -> None:
-    job = a_job(workers=1)
-    assert describe_failure(a_pod(job, "worker", 0, phase="Failed", **ended)) == f"mnist-worker-0 {sentence}"
+    job = make_job(workers=1)
+    assert describe_failure(make_pod(job, "worker", 0, phase="Failed", **ended)) == f"mnist-worker-0 {sentence}"
 
 
-def test_a_container_that_could_not_be_started_is_told_in_the_engines_own_words() -> None:
+def test_start_error_has_the_runtimes_message() -> None:
     words = 'exec: "pyhton": executable file not found in $PATH'
-    pod = a_pod(
-        a_job(workers=1), "worker", 0, phase="Failed", exit_code=128, exit_reason="StartError", exit_message=words
+    pod = make_pod(
+        make_job(workers=1), "worker", 0, phase="Failed", exit_code=128, exit_reason="StartError", exit_message=words
     )
     assert describe_failure(pod) == f"mnist-worker-0 exited 128 (StartError): {words}"

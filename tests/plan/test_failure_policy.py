@@ -14,9 +14,9 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     Written,
-    a_job,
-    a_pod,
-    a_template,
+    make_job,
+    make_pod,
+    make_template,
     replaced,
     running,
     the_condition,
@@ -24,7 +24,7 @@ from tests.support.jobs import (
     with_status,
     writes_of,
 )
-from tests.support.model import Model, a_life
+from tests.support.model import Model, start_scenario
 
 
 def tried(limit: int | None = 1, *rules: Written, **told: Any) -> Job:
@@ -32,7 +32,7 @@ def tried(limit: int | None = 1, *rules: Written, **told: Any) -> Job:
     policies: Written = {} if limit is None else {"backoffLimit": limit}
     policies |= {"podFailurePolicy": {"rules": list(rules)}} if rules else {}
     shape: Written = {"workers": 2, "policies": policies} | told
-    return a_job(**shape)
+    return make_job(**shape)
 
 
 def rule(action: str, *codes: int, operator: str = "In") -> Written:
@@ -55,15 +55,15 @@ def fails(life: Model, name: str = "mnist-worker-1", code: int = 1, **told: Any)
 
 def test_status_names_the_pod_that_failed_first() -> None:
     """Its peer is a victim, although it ended first."""
-    job = a_job(workers=3)
-    victim = a_pod(job, "worker", 0, exit_code=134, finished_at=T0)
-    cause = a_pod(job, "worker", 2, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 2 * SECONDS)
+    job = make_job(workers=3)
+    victim = make_pod(job, "worker", 0, exit_code=134, finished_at=T0)
+    cause = make_pod(job, "worker", 2, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 2 * SECONDS)
     desired = plan(job, replaced(running(job), victim, cause), T0 + 9 * SECONDS)
     assert desired.status.root_failure == RootFailure("mnist-worker-2", "worker", 2, 137, "OOMKilled")
 
 
 def test_root_failure_stays_while_the_job_restarts() -> None:
-    life = a_life(tried(2))
+    life = start_scenario(tried(2))
     fails(life, code=3)
     life.wait(10)
     life.all_run()
@@ -72,14 +72,14 @@ def test_root_failure_stays_while_the_job_restarts() -> None:
 
 def test_root_failure_is_cleared_by_another_reason_to_end() -> None:
     failure = RootFailure("mnist-worker-1", "worker", 1, 3)
-    job = a_job(workers=2, policies={"activeDeadlineSeconds": 60}, root_failure=failure, active_since=T0)
+    job = make_job(workers=2, policies={"activeDeadlineSeconds": 60}, root_failure=failure, active_since=T0)
     assert plan(job, running(job), T0 + 59 * SECONDS).status.root_failure == failure
     assert plan(job, running(job), T0 + 60 * SECONDS).status.root_failure is None
 
 
 def test_reason_of_a_root_failure_is_bounded() -> None:
-    job = a_job(workers=1)
-    failed = a_pod(job, "worker", 0, phase="Failed", exit_reason="x" * 10_000)
+    job = make_job(workers=1)
+    failed = make_pod(job, "worker", 0, phase="Failed", exit_reason="x" * 10_000)
     failure = plan(job, replaced(running(job), failed), T0).status.root_failure
     assert failure
     assert len(failure.reason) == MAX_REASON_LENGTH
@@ -90,7 +90,7 @@ def test_reason_of_a_root_failure_is_bounded() -> None:
 
 @pytest.mark.parametrize("code", [1, 3, 15, 126, 127, 130, 137, 139, 143, 245, 247, 255])
 def test_a_failure_is_tried_again_and_counts(code: int) -> None:
-    life = a_life(tried(1))
+    life = start_scenario(tried(1))
     fails(life, code=code)
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 1)
     life.wait(10)
@@ -99,28 +99,28 @@ def test_a_failure_is_tried_again_and_counts(code: int) -> None:
 
 
 def test_a_bad_command_line_is_never_tried_again() -> None:
-    life = a_life(tried(5))
+    life = start_scenario(tried(5))
     fails(life, code=2)
     assert ended(life) == ("Failed", "PodFailed")
     assert life.status.restarts == 0
 
 
-def test_a_code_of_2_of_another_container_than_the_one_that_trains_is_as_any_other() -> None:
-    life = a_life(tried(1))
+def test_exit_2_of_a_sidecar_is_retried() -> None:
+    life = start_scenario(tried(1))
     fails(life, code=2, failed_container="fetch-data")
     assert (life.status.phase, life.status.restarts) == ("Restarting", 1)
 
 
-def test_victims_alone_are_tried_again_once_nobody_else_is_to_be_blamed() -> None:
-    life = a_life(tried(1))
+def test_victims_alone_are_retried_after_the_wait() -> None:
+    life = start_scenario(tried(1))
     fails(life, code=134)
     assert (life.status.phase, life.status.restarts) == ("Running", 0)
     life.wait(5)
     assert (life.status.phase, life.status.restarts) == ("Restarting", 1)
 
 
-def test_a_cause_that_comes_after_its_victims_is_the_one_that_counts() -> None:
-    life = a_life(tried(1, rule("FailJob", 139)))
+def test_late_root_failure_counts_not_its_victims() -> None:
+    life = start_scenario(tried(1, rule("FailJob", 139)))
     fails(life, "mnist-worker-0", 134)
     fails(life, "mnist-worker-1", 139)
     assert ended(life) == ("Failed", "PodFailurePolicy")
@@ -128,7 +128,7 @@ def test_a_cause_that_comes_after_its_victims_is_the_one_that_counts() -> None:
 
 @pytest.mark.parametrize("code", [1, 2, 137, 143])
 def test_without_a_limit_the_first_failure_fails_the_job(code: int) -> None:
-    life = a_life(tried(None))
+    life = start_scenario(tried(None))
     fails(life, code=code)
     assert ended(life) == ("Failed", "PodFailed")
 
@@ -156,14 +156,14 @@ BY_RULE = [
 
 @pytest.mark.parametrize(("rules", "code", "becomes", "cost"), BY_RULE)
 def test_the_first_rule_that_fits_decides(rules: list[Written], code: int, becomes: str, cost: int) -> None:
-    life = a_life(tried(3, *rules))
+    life = start_scenario(tried(3, *rules))
     fails(life, code=code)
     said = life.status.phase if life.status.phase == "Restarting" else ended(life)[1]
     assert (said, life.status.restarts) == (becomes, cost)
 
 
 def test_a_rule_that_ends_the_job_is_named() -> None:
-    life = a_life(tried(3, FAIL_1))
+    life = start_scenario(tried(3, FAIL_1))
     fails(life, code=1)
     assert the_condition(life.status, "Failed").message == (
         "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.podFailurePolicy fails the job"
@@ -171,13 +171,13 @@ def test_a_rule_that_ends_the_job_is_named() -> None:
 
 
 def test_a_rule_says_nothing_of_another_container() -> None:
-    life = a_life(tried(3, FAIL_1))
+    life = start_scenario(tried(3, FAIL_1))
     fails(life, code=1, failed_container="logs")
     assert (life.status.phase, life.status.restarts) == ("Restarting", 1)
 
 
 def test_what_is_ignored_may_happen_more_often_than_the_limit() -> None:
-    life = a_life(tried(0, IGNORE_3))
+    life = start_scenario(tried(0, IGNORE_3))
     for attempt in range(1, 5):
         fails(life, code=3)
         assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", attempt, 0)
@@ -189,8 +189,8 @@ def test_what_is_ignored_may_happen_more_often_than_the_limit() -> None:
 # The count and the pause
 
 
-def test_the_limit_is_kept_exactly_and_each_pause_is_twice_the_last() -> None:
-    life = a_life(tried(3))
+def test_backoff_limit_is_exact_and_backoff_doubles() -> None:
+    life = start_scenario(tried(3))
     for number, pause in enumerate((10, 20, 40), 1):
         failed_at = life.now
         fails(life)
@@ -211,13 +211,13 @@ def test_the_limit_is_kept_exactly_and_each_pause_is_twice_the_last() -> None:
 
 
 def test_a_limit_of_0_allows_no_try() -> None:
-    life = a_life(tried(0))
+    life = start_scenario(tried(0))
     fails(life)
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
 
 
 def test_who_waits_is_told_why_and_until_when() -> None:
-    life = a_life(tried(1))
+    life = start_scenario(tried(1))
     fails(life)
     said = "mnist-worker-1 exited 1: the program failed: its log has the reason; replacing all pods at 12:00:10 UTC"
     assert (the_condition(life.status, "Running").reason, the_condition(life.status, "Running").message) == (
@@ -236,7 +236,7 @@ def test_a_pause_grows_up_to_six_minutes(number: int, seconds: int) -> None:
 
 
 def test_several_pods_that_fail_together_cost_one_try() -> None:
-    life = a_life(tried(1, workers=4))
+    life = start_scenario(tried(1, workers=4))
     for index in range(3):
         life.exits(f"mnist-worker-{index}", 1)
     life.rest()
@@ -246,10 +246,10 @@ def test_several_pods_that_fail_together_cost_one_try() -> None:
     assert (life.status.phase, life.status.restarts) == ("Running", 1)
 
 
-def test_a_failure_whose_status_was_not_written_is_counted_once_all_the_same() -> None:
+def test_unwritten_failure_is_counted_once() -> None:
     """The operator died before it wrote: the next one sees the same, and decides the same."""
     job = tried(1, phase="Running")
-    there = replaced(running(job), a_pod(job, "worker", 1, exit_code=1, finished_at=T0))
+    there = replaced(running(job), make_pod(job, "worker", 1, exit_code=1, finished_at=T0))
     assert plan(job, there, T0) == plan(job, there, T0)
     counted = with_status(job, plan(job, there, T0).status)
     again = plan(counted, there, T0 + SECONDS)
@@ -259,8 +259,8 @@ def test_a_failure_whose_status_was_not_written_is_counted_once_all_the_same() -
 # What nobody is to blame for
 
 
-def test_a_pod_that_was_taken_away_costs_nothing_and_nobody_waits() -> None:
-    life = a_life(tried(0))
+def test_disruption_is_not_counted_and_has_no_backoff() -> None:
+    life = start_scenario(tried(0))
     fails(life, code=143, disrupted=True, exit_reason="PreemptionByScheduler")
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 0)
     assert life.status.next_attempt_time is None
@@ -270,7 +270,7 @@ def test_a_pod_that_was_taken_away_costs_nothing_and_nobody_waits() -> None:
 
 @pytest.mark.parametrize("code", [1, 2, 134, 139])
 def test_what_its_peers_then_end_with_is_of_that(code: int) -> None:
-    life = a_life(tried(0, FAIL_1))
+    life = start_scenario(tried(0, FAIL_1))
     life.exits("mnist-worker-0", code)
     fails(life, code=143, disrupted=True, exit_reason="EvictionByEvictionAPI")
     assert (life.status.phase, life.status.restarts) == ("Restarting", 0)
@@ -278,21 +278,21 @@ def test_what_its_peers_then_end_with_is_of_that(code: int) -> None:
 
 
 def test_a_pod_that_somebody_deletes_costs_nothing() -> None:
-    life = a_life(tried(0))
+    life = start_scenario(tried(0))
     life.deletes_pod("mnist-worker-1")
     life.exits("mnist-worker-0", 134)
     life.rest()
     assert (life.status.attempt, life.status.restarts, life.status.next_attempt_time) == (1, 0, None)
 
 
-def test_without_a_limit_a_pod_that_was_taken_away_fails_the_job_as_ever() -> None:
-    life = a_life(tried(None))
+def test_disruption_without_limit_fails_the_job() -> None:
+    life = start_scenario(tried(None))
     fails(life, code=143, disrupted=True)
     assert ended(life) == ("Failed", "PodFailed")
 
 
 def test_an_elastic_pod_that_was_taken_away_comes_back_alone() -> None:
-    life = a_life(tried(None, elastic=1), ETCD)
+    life = start_scenario(tried(None, elastic=1), ETCD)
     kept = life.pods["mnist-worker-0"].uid
     fails(life, code=143, disrupted=True)
     life.all_run()
@@ -301,7 +301,7 @@ def test_an_elastic_pod_that_was_taken_away_comes_back_alone() -> None:
 
 
 def test_an_elastic_pod_that_fails_by_itself_fails_the_job() -> None:
-    life = a_life(tried(None, elastic=1), ETCD)
+    life = start_scenario(tried(None, elastic=1), ETCD)
     life.exits("mnist-worker-0", 143, disrupted=True)
     fails(life, code=1)
     assert ended(life) == ("Failed", "PodFailed")
@@ -326,7 +326,7 @@ WHO = [
 
 @pytest.mark.parametrize(("shape", "who", "alone"), WHO)
 def test_only_who_can_come_back_by_itself_is_replaced_alone(shape: Written, who: str, alone: bool) -> None:
-    life = a_life(tried(1, **shape))
+    life = start_scenario(tried(1, **shape))
     before = {name: pod.uid for name, pod in life.pods.items()}
     fails(life, f"mnist-{who}")
     assert (life.status.attempt, life.status.restarts) == (0 if alone else 1, 1)
@@ -339,7 +339,7 @@ def test_only_who_can_come_back_by_itself_is_replaced_alone(shape: Written, who:
 
 
 def apart(limit: int, workers: int = 4) -> Model:
-    return a_life(tried(limit, ps=1, workers=workers, with_gloo=0))
+    return start_scenario(tried(limit, ps=1, workers=workers, with_gloo=0))
 
 
 def test_pods_that_are_replaced_alone_are_charged_one_by_one() -> None:
@@ -355,7 +355,7 @@ def test_pods_that_are_replaced_alone_are_charged_one_by_one() -> None:
     assert life.status.restarts == 2
 
 
-def test_a_pod_that_is_replaced_alone_is_counted_once_however_often_it_is_looked_at() -> None:
+def test_replaced_pod_is_counted_once() -> None:
     life = apart(5)
     life.silent.add(life.pods["mnist-worker-1"].node)  # so that it stays for a while
     fails(life, "mnist-worker-1")
@@ -366,7 +366,7 @@ def test_a_pod_that_is_replaced_alone_is_counted_once_however_often_it_is_looked
     assert life.status.restarts == 1
 
 
-def test_one_that_is_counted_and_still_there_is_not_counted_with_the_next_one() -> None:
+def test_counted_pod_is_not_counted_with_the_next() -> None:
     life = apart(5)
     life.silent.add(life.pods["mnist-worker-1"].node)
     fails(life, "mnist-worker-1")
@@ -375,8 +375,8 @@ def test_one_that_is_counted_and_still_there_is_not_counted_with_the_next_one() 
     assert life.pods["mnist-worker-1"].uid in life.status.replacing
 
 
-def test_kubelets_tries_of_a_pod_that_is_replaced_alone_are_kept_and_the_others_go_on_counting() -> None:
-    life = a_life(tried(6, ps=1, workers=3, with_gloo=0, template=a_template(restartPolicy="OnFailure")))
+def test_kubelet_restarts_of_replaced_pod_are_kept() -> None:
+    life = start_scenario(tried(6, ps=1, workers=3, with_gloo=0, template=make_template(restartPolicy="OnFailure")))
     life.starts_again("mnist-worker-1", 2)
     life.starts_again("mnist-worker-2", 1)
     fails(life, "mnist-worker-1", 143, disrupted=True)
@@ -390,7 +390,7 @@ def test_kubelets_tries_of_a_pod_that_is_replaced_alone_are_kept_and_the_others_
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
 
 
-def test_while_one_waits_alone_the_others_train_on_and_it_is_told() -> None:
+def test_others_train_while_one_pod_is_replaced() -> None:
     life = apart(5)
     fails(life, "mnist-worker-1")
     assert sorted(life.pods) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-2", "mnist-worker-3"]
@@ -403,14 +403,14 @@ def test_while_one_waits_alone_the_others_train_on_and_it_is_told() -> None:
     assert (writes_of(desired), desired.requeue_at) == ([], T0 + 10 * SECONDS)
 
 
-def test_one_alone_and_one_who_is_not_restart_everybody_for_one_try() -> None:
+def test_mixed_failures_restart_all_for_one_retry() -> None:
     life = apart(1)
     life.exits("mnist-worker-0", 1)
     fails(life, "mnist-worker-1")
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 1)
 
 
-def test_of_very_many_that_fail_alone_some_are_noted_now_and_some_in_the_next_pass() -> None:
+def test_replacements_are_capped_per_reconcile() -> None:
     life = apart(100, workers=81)
     for index in range(1, 81):
         life.exits(f"mnist-worker-{index}", 1)
@@ -436,7 +436,7 @@ def test_however_many_fail_alone_the_status_stays_small() -> None:
     assert (life.status.phase, life.status.restarts, life.status.replacing) == ("Running", 500, ())
 
 
-def test_who_fails_while_many_are_on_their_way_out_waits_for_its_turn() -> None:
+def test_failure_at_the_replacement_limit_waits() -> None:
     life = apart(1000, workers=82)
     for index in range(1, 81):
         life.silent.add(life.pods[f"mnist-worker-{index}"].node)  # so that they stay for a while
@@ -461,7 +461,7 @@ def test_a_pause_is_not_cut_short_by_one_that_is_taken_away() -> None:
     assert life.status.phase == "Running"
 
 
-def test_a_worker_that_stands_alone_and_is_taken_away_comes_back_alone_at_no_cost() -> None:
+def test_disrupted_replaceable_worker_is_not_counted() -> None:
     life = apart(0)
     before = {name: pod.uid for name, pod in life.pods.items()}
     fails(life, "mnist-worker-2", 143, disrupted=True)
@@ -470,7 +470,7 @@ def test_a_worker_that_stands_alone_and_is_taken_away_comes_back_alone_at_no_cos
     assert {name for name, pod in life.pods.items() if pod.uid != before[name]} == {"mnist-worker-2"}
 
 
-def test_who_stands_alone_and_fails_beside_one_that_is_taken_away_is_charged() -> None:
+def test_failure_beside_a_disruption_is_counted() -> None:
     """Without gloo nobody dies of it."""
     life = apart(3)
     life.exits("mnist-worker-1", 1)
@@ -478,7 +478,7 @@ def test_who_stands_alone_and_fails_beside_one_that_is_taken_away_is_charged() -
     assert (life.status.attempt, life.status.restarts) == (0, 1)
 
 
-def test_a_worker_that_stands_alone_and_vanishes_is_made_again_at_no_cost() -> None:
+def test_deleted_replaceable_worker_is_not_counted() -> None:
     life = apart(0)
     del life.pods["mnist-worker-2"]
     life.all_run()
@@ -490,7 +490,7 @@ def test_a_worker_that_stands_alone_and_vanishes_is_made_again_at_no_cost() -> N
 
 def restarting_itself(limit: int, *times: int) -> Model:
     """Workers that kubelet has started again so many times."""
-    life = a_life(tried(limit, workers=len(times), template=a_template(restartPolicy="OnFailure")))
+    life = start_scenario(tried(limit, workers=len(times), template=make_template(restartPolicy="OnFailure")))
     for index, number in enumerate(times):
         life.starts_again(f"mnist-worker-{index}", number)
     life.rest()
@@ -524,13 +524,13 @@ def test_what_kubelet_starts_again_counts_as_in_a_batch_job(limit: int, times: t
 
 
 def test_without_a_limit_kubelet_may_start_containers_for_ever() -> None:
-    life = a_life(tried(None, template=a_template(restartPolicy="OnFailure")))
+    life = start_scenario(tried(None, template=make_template(restartPolicy="OnFailure")))
     life.starts_again("mnist-worker-0", 1000)
     life.rest()
     assert (life.status.phase, life.status.restarts) == ("Running", 0)
 
 
-def test_kubelets_tries_are_not_forgotten_with_the_pods_that_are_replaced() -> None:
+def test_kubelet_restarts_survive_replacement() -> None:
     """Only those of the pod that is gone are gone with it."""
     life = restarting_itself(4, 0, 1, 1)
     del life.pods["mnist-worker-0"]
@@ -552,7 +552,7 @@ def test_kubelets_tries_and_ours_are_one_count() -> None:
     assert life.status.next_attempt_time == life.now + 40 * SECONDS
 
 
-def test_kubelets_tries_are_told_of_a_job_that_is_completed_as_well() -> None:
+def test_completed_job_has_kubelet_restarts() -> None:
     life = restarting_itself(4, 1, 1)
     for index in range(2):
         life.exits(f"mnist-worker-{index}", 0)

@@ -16,18 +16,18 @@ from tests.support.jobs import (
     VOLCANO,
     Written,
     a_group,
-    a_job,
-    a_pod,
     all_pods,
     deletes,
     deletes_all,
+    make_job,
+    make_pod,
     patches,
     running,
     scaled,
     the_condition,
     writes_of,
 )
-from tests.support.model import Model, a_life
+from tests.support.model import Model, start_scenario
 
 CHIEF = {"succeededIndexes": "0"}
 MIDDLE = {"succeededIndexes": "1-2"}
@@ -37,7 +37,7 @@ ONE_OF_MIDDLE = {"succeededIndexes": "1-2", "succeededCount": 1}
 
 def alive(rule: Written | None, **told: Any) -> Model:
     shape: Written = {"workers": 4, "policies": {"successPolicy": {"rules": [rule]}} if rule else {}} | told
-    return a_life(a_job(**shape))
+    return start_scenario(make_job(**shape))
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_who_still_runs_is_ended_and_the_last_words_say_why() -> None:
     assert life.status.completion_time == T0 + 50 * SECONDS
 
 
-def test_who_still_runs_is_stopped_and_kept_where_the_user_keeps_pods() -> None:
-    job = a_job(workers=2, clean="Never", phase="Running", policies={"successPolicy": {"rules": [CHIEF]}})
-    there = Children((a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1)), running(job).config_maps)
+def test_running_pods_are_stopped_where_pods_are_retained() -> None:
+    job = make_job(workers=2, clean="Never", phase="Running", policies={"successPolicy": {"rules": [CHIEF]}})
+    there = Children((make_pod(job, "worker", 0, exit_code=0), make_pod(job, "worker", 1)), running(job).config_maps)
     desired = plan(job, there, T0)
     assert (desired.status.phase, list(patches(desired))) == ("Completed", ["mnist-worker-1"])
 
 
-def test_where_all_succeeded_though_fewer_were_asked_for_all_is_told() -> None:
+def test_message_says_all_succeeded_beyond_the_policy() -> None:
     life = alive(TWO, workers=2)
     for name in list(life.pods):
         life.exits(name, 0)
@@ -113,7 +113,7 @@ def test_a_failure_after_the_rule_is_met_does_not_matter() -> None:
     assert life.status.phase == "Completed"
 
 
-def test_a_worker_that_succeeded_and_was_deleted_since_counts_where_all_matter() -> None:
+def test_deleted_succeeded_worker_counts_if_all_indexes_do() -> None:
     life = alive({"succeededCount": 3})
     for index in range(3):
         life.exits(f"mnist-worker-{index}", 0)
@@ -130,7 +130,7 @@ def test_another_rule_is_heard_while_the_job_runs() -> None:
     life.rest()
     assert life.status.phase == "Running"
     assert life.job.spec
-    policed = a_job(workers=4, policies={"successPolicy": {"rules": [CHIEF]}}).spec
+    policed = make_job(workers=4, policies={"successPolicy": {"rules": [CHIEF]}}).spec
     assert policed
     life.asks(success_policy=policed.success_policy)
     life.rest()
@@ -140,14 +140,14 @@ def test_another_rule_is_heard_while_the_job_runs() -> None:
 # Sidecars
 
 
-def test_a_sidecar_that_failed_does_not_fail_a_worker_that_has_done_its_part() -> None:
-    job = a_job(workers=2, phase="Running")
+def test_failed_sidecar_does_not_fail_a_succeeded_worker() -> None:
+    job = make_job(workers=2, phase="Running")
     there = Children(all_pods(job, phase="Failed", exit_code=0), running(job).config_maps)
     assert plan(job, there, T0).status.phase == "Completed"
 
 
-def test_a_worker_that_has_done_its_part_and_was_then_evicted_has_failed() -> None:
-    job = a_job(workers=1, phase="Running", policies={"backoffLimit": 0})
+def test_worker_evicted_after_exit_0_has_failed() -> None:
+    job = make_job(workers=1, phase="Running", policies={"backoffLimit": 0})
     there = Children(all_pods(job, phase="Failed", exit_code=0, exit_reason="Evicted", disrupted=True))
     assert plan(job, there, T0).status.phase == "Restarting"
 
@@ -155,24 +155,24 @@ def test_a_worker_that_has_done_its_part_and_was_then_evicted_has_failed() -> No
 # What becomes of it then
 
 
-def test_the_jobs_group_goes_with_its_end_whatever_becomes_of_the_pods() -> None:
+def test_pod_group_is_deleted_under_every_clean_pod_policy() -> None:
     for phase in ("Completed", "Failed"):
-        job = a_job(workers=1, clean="Never", phase=phase)
+        job = make_job(workers=1, clean="Never", phase=phase)
         assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO)) == ["mnist"]
         assert writes_of(plan(job, Children(group=a_group(job, owner_uid="somebody")), T0, VOLCANO)) == []
         assert writes_of(plan(job, Children(group=a_group(job, terminating=True)), T0, VOLCANO)) == []
 
 
 def test_the_group_goes_in_the_pass_that_ends_the_job() -> None:
-    job = a_job(workers=3, phase="Running")
+    job = make_job(workers=3, phase="Running")
     desired = plan(job, Children(all_pods(job, exit_code=0), group=a_group(job)), T0, VOLCANO)
     assert (deletes(desired, POD_GROUPS), deletes_all(desired), deletes(desired, PODS)) == (["mnist"], True, [])
 
 
-def test_a_job_of_which_the_limit_is_used_up_is_cleaned_by_the_policy() -> None:
+def test_job_beyond_backoff_limit_is_cleaned_by_policy() -> None:
     """KF-C5."""
     for policy, left in ((None, 2), ("Never", 2), ("Always", 0), ("OnFailure", 0), ("OnCompletion", 2)):
-        life = a_life(a_job(workers=2, clean=policy, policies={"backoffLimit": 0}))
+        life = start_scenario(make_job(workers=2, clean=policy, policies={"backoffLimit": 0}))
         life.exits("mnist-worker-0", 1)
         life.rest()
         assert (life.status.phase, len(life.pods)) == ("Failed", left), policy
@@ -181,7 +181,7 @@ def test_a_job_of_which_the_limit_is_used_up_is_cleaned_by_the_policy() -> None:
 
 @pytest.mark.parametrize(("told_before", "told_now"), [(1, 2), (0, 0)], ids=["created_by_us", "the Go operator's"])
 def test_of_a_finished_job_that_is_changed_only_that_is_told(told_before: int, told_now: int) -> None:
-    job = scaled(a_job(workers=2, phase=Phase.COMPLETED, observed_generation=told_before), worker=4)
+    job = scaled(make_job(workers=2, phase=Phase.COMPLETED, observed_generation=told_before), worker=4)
     job = msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, generation=2))
     desired = plan(job, Children(), T0)
     assert writes_of(desired) == []

@@ -17,12 +17,12 @@ from tests.support.jobs import (
     a_barrier,
     a_go_barrier,
     a_group,
-    a_job,
-    a_pod,
     a_refusal,
     a_service,
-    a_template,
     all_pods,
+    make_job,
+    make_pod,
+    make_template,
     replaced,
     running,
     without,
@@ -31,7 +31,7 @@ from tests.support.jobs import (
 TIME = "2026-05-04T12:00:00Z"
 
 
-def world_of(job: Job, children: Children) -> ObservedJob:
+def observe(job: Job, children: Children) -> ObservedJob:
     assert job.spec
     return ObservedJob(job, job.spec, children)
 
@@ -77,7 +77,7 @@ def test_a_pods_marks_are_read_off_its_metadata() -> None:
     assert (view.node, view.node_address, view.address, view.deadline_seconds) == ("n1", "192.168.0.1", "10.0.0.1", 60)
 
 
-def test_of_two_addresses_the_first_counts_since_pod_ip_will_be_that() -> None:
+def test_first_of_two_addresses_is_used() -> None:
     status = {"phase": "Running", "podIP": "fd00::1", "podIPs": [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}]}
     assert seen(status).address == "fd00::1"
 
@@ -111,7 +111,7 @@ def test_a_pod_has_started_when_its_main_container_has() -> None:
     assert seen({"phase": "Failed", "containerStatuses": [ended("paddle", 1)]}).started
 
 
-def test_what_a_container_waits_for_is_read_init_containers_first() -> None:
+def test_waiting_reason_prefers_init_containers() -> None:
     waits = {"name": "paddle", "state": {"waiting": {"reason": "PodInitializing"}}}
     first = {"name": "fetch", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     view = seen({"phase": "Pending", "initContainerStatuses": [first], "containerStatuses": [waits]})
@@ -134,13 +134,13 @@ def test_without_a_container_of_that_name_the_first_speaks() -> None:
     assert view.exit_code == 3
 
 
-def test_where_a_sidecar_failed_and_the_main_container_never_ran_it_is_named() -> None:
+def test_failed_sidecar_is_named_if_main_never_ran() -> None:
     statuses = [{"name": "paddle", "state": {"waiting": {"reason": "ContainerCreating"}}}, ended("logs", 7)]
     view = seen({"phase": "Failed", "containerStatuses": statuses}, "paddle", "logs")
     assert (view.exit_code, view.failed_container) == (7, "logs")
 
 
-def test_where_only_a_sidecar_failed_the_main_container_speaks_all_the_same() -> None:
+def test_main_container_counts_if_a_sidecar_failed() -> None:
     statuses = [ended("paddle", 0, "Completed"), ended("logs", 7)]
     view = seen({"phase": "Failed", "containerStatuses": statuses}, "paddle", "logs")
     assert (view.exit_code, view.failed_container, view.only_sidecars_failed) == (0, "", True)
@@ -224,9 +224,9 @@ def test_a_childs_marks_are_read_off_its_annotations() -> None:
 
 
 def test_an_object_of_another_namespace_is_nobodys_child() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     strays = Children(
-        (a_pod(job, "worker", 0, namespace="elsewhere"),),
+        (make_pod(job, "worker", 0, namespace="elsewhere"),),
         (a_barrier(job, namespace="elsewhere"),),
         (a_service(job, "worker", 0, namespace="elsewhere"),),
     )
@@ -237,10 +237,10 @@ def test_an_object_of_another_namespace_is_nobodys_child() -> None:
 # Places
 
 
-def test_pods_come_in_the_order_of_roles_and_numbers_however_they_were_found() -> None:
-    job = a_job(ps=1, workers=11, heter=1)
+def test_pods_are_ordered_by_role_and_index() -> None:
+    job = make_job(ps=1, workers=11, heter=1)
     pods = all_pods(job)
-    observed = world_of(job, Children(tuple(reversed(pods))))
+    observed = observe(job, Children(tuple(reversed(pods))))
     assert [pod.name for pod in observed.pods()] == [pod.name for pod in pods]
     assert [pod.name for pod in observed.pods(Role.HETER)] == ["mnist-heter-0"]
 
@@ -257,30 +257,33 @@ def test_pods_come_in_the_order_of_roles_and_numbers_however_they_were_found() -
         {"terminating": True, "phase": "Failed", "exit_code": 143},
     ],
 )
-def test_a_pod_that_is_not_of_this_attempt_and_a_place_is_a_leftover(odd: dict[str, Any]) -> None:
-    job = a_job(workers=2, attempt=1)
-    observed = world_of(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, **odd))))
+def test_pod_of_another_attempt_is_obsolete(odd: dict[str, Any]) -> None:
+    job = make_job(workers=2, attempt=1)
+    observed = observe(job, Children((make_pod(job, "worker", 0), make_pod(job, "worker", 1, **odd))))
     assert len(observed.obsolete_pods) == 1
     assert observed.missing == [(Role.WORKER, 1)]
 
 
 def test_a_pod_that_is_deleted_after_its_success_keeps_its_place() -> None:
-    job = a_job(workers=1)
-    assert not world_of(job, Children((a_pod(job, "worker", 0, exit_code=0, terminating=True),))).obsolete_pods
+    job = make_job(workers=1)
+    assert not observe(job, Children((make_pod(job, "worker", 0, exit_code=0, terminating=True),))).obsolete_pods
 
 
-def test_a_pod_that_the_go_operator_never_released_is_made_again_and_one_that_runs_is_not() -> None:
-    job = a_job(workers=2)
-    pods = (a_pod(job, "worker", 0, created_by_us=False), a_pod(job, "worker", 1, created_by_us=False, phase="Pending"))
-    assert [pod.name for pod in world_of(job, Children(pods)).obsolete_pods] == ["mnist-worker-1"]
-    assert not world_of(job, Children(pods, (a_go_barrier(job),))).obsolete_pods
+def test_unreleased_go_pod_is_obsolete() -> None:
+    job = make_job(workers=2)
+    pods = (
+        make_pod(job, "worker", 0, created_by_us=False),
+        make_pod(job, "worker", 1, created_by_us=False, phase="Pending"),
+    )
+    assert [pod.name for pod in observe(job, Children(pods)).obsolete_pods] == ["mnist-worker-1"]
+    assert not observe(job, Children(pods, (a_go_barrier(job),))).obsolete_pods
 
 
 def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     other = msgspec.structs.replace(a_barrier(job), name="other")
-    assert world_of(job, Children(config_maps=(other,))).barrier is None
-    assert world_of(job, Children(config_maps=(other, a_barrier(job)))).barrier == a_barrier(job)
+    assert observe(job, Children(config_maps=(other,))).barrier is None
+    assert observe(job, Children(config_maps=(other, a_barrier(job)))).barrier == a_barrier(job)
 
 
 # What a pod counts as
@@ -304,8 +307,8 @@ def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
     ],
 )
 def test_a_pod_is_counted_by_its_phase(told: dict[str, Any], sort: str) -> None:
-    job = a_job(workers=1)
-    assert world_of(job, Children()).pod_state(Role.WORKER, a_pod(job, "worker", 0, **told)) == sort
+    job = make_job(workers=1)
+    assert observe(job, Children()).pod_state(Role.WORKER, make_pod(job, "worker", 0, **told)) == sort
 
 
 @pytest.mark.parametrize(
@@ -321,32 +324,32 @@ def test_a_pod_is_counted_by_its_phase(told: dict[str, Any], sort: str) -> None:
     ],
 )
 def test_a_sidecar_that_runs_on_does_not_keep_a_pod_from_its_end(policy: str | None, code: int, sort: str) -> None:
-    template = a_template(restartPolicy=policy) if policy else a_template()
-    job = a_job(workers=1, template=template)
-    pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=code)
-    assert world_of(job, Children()).pod_state(Role.WORKER, pod) == sort
+    template = make_template(restartPolicy=policy) if policy else make_template()
+    job = make_job(workers=1, template=template)
+    pod = make_pod(job, "worker", 0, phase="Running", ready=False, exit_code=code)
+    assert observe(job, Children()).pod_state(Role.WORKER, pod) == sort
 
 
 def test_of_a_go_operators_pod_only_its_phase_is_known() -> None:
     """It gave workers of Service mode OnFailure where the template says nothing."""
-    job = a_job(workers=1, intranet="Service")
-    pod = a_pod(job, "worker", 0, phase="Running", ready=False, exit_code=1, created_by_us=False)
-    assert world_of(job, Children()).pod_state(Role.WORKER, pod) == "starting"
+    job = make_job(workers=1, intranet="Service")
+    pod = make_pod(job, "worker", 0, phase="Running", ready=False, exit_code=1, created_by_us=False)
+    assert observe(job, Children()).pod_state(Role.WORKER, pod) == "starting"
 
 
 # Released, spent
 
 
 def test_a_barrier_of_this_attempt_has_released_the_pods() -> None:
-    job = a_job(workers=1, attempt=1)
-    assert world_of(job, running(job)).released
-    assert not world_of(job, Children(config_maps=(a_barrier(job, attempt=0),))).released
-    assert not world_of(job, Children(all_pods(job, phase="Pending"))).released
+    job = make_job(workers=1, attempt=1)
+    assert observe(job, running(job)).released
+    assert not observe(job, Children(config_maps=(a_barrier(job, attempt=0),))).released
+    assert not observe(job, Children(all_pods(job, phase="Pending"))).released
 
 
-def test_pods_that_run_were_released_even_if_somebody_deleted_the_barrier_since() -> None:
-    job = a_job(workers=1)
-    assert world_of(job, Children(all_pods(job))).released
+def test_started_pods_were_released() -> None:
+    job = make_job(workers=1)
+    assert observe(job, Children(all_pods(job))).released
 
 
 def counting(job: Job, **counts: Any) -> Job:
@@ -355,60 +358,60 @@ def counting(job: Job, **counts: Any) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
-def test_a_worker_that_vanished_after_its_success_is_spent_and_not_missing() -> None:
-    job = counting(a_job(workers=2), replicas=2, succeeded=1, running=1)
-    observed = world_of(job, without(running(job), "mnist-worker-0"))
+def test_deleted_succeeded_worker_is_not_missing() -> None:
+    job = counting(make_job(workers=2), replicas=2, succeeded=1, running=1)
+    observed = observe(job, without(running(job), "mnist-worker-0"))
     assert observed.succeeded_and_deleted[Role.WORKER] == 1
     assert observed.missing == []
 
 
 def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
-    job = counting(a_job(workers=2), replicas=1, succeeded=1, running=1)
-    next_one = replaced(running(job), a_pod(job, "worker", 1, exit_code=0))
+    job = counting(make_job(workers=2), replicas=1, succeeded=1, running=1)
+    next_one = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
     for children in (running(job), next_one):
-        assert world_of(job, without(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
-    assert is_succeeded(world_of(job, without(next_one, "mnist-worker-0")))
+        assert observe(job, without(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
+    assert is_succeeded(observe(job, without(next_one, "mnist-worker-0")))
 
 
 def test_where_more_vanished_than_had_succeeded_all_are_missing() -> None:
-    job = counting(a_job(workers=3), replicas=3, succeeded=1, running=2)
-    observed = world_of(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
+    job = counting(make_job(workers=3), replicas=3, succeeded=1, running=2)
+    observed = observe(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
     assert observed.succeeded_and_deleted[Role.WORKER] == 0
     assert len(observed.missing) == 2
 
 
 def test_a_success_that_is_still_to_be_seen_is_not_another_ones() -> None:
-    job = counting(a_job(workers=2), replicas=2, succeeded=1, running=1)
-    children = replaced(running(job), a_pod(job, "worker", 1, exit_code=0))
-    assert world_of(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
+    job = counting(make_job(workers=2), replicas=2, succeeded=1, running=1)
+    children = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
+    assert observe(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
 
 
-def test_the_counts_of_the_go_operator_say_nothing_of_who_vanished() -> None:
+def test_go_status_counts_are_not_used_for_deleted_pods() -> None:
     """It wrote no number of pods: all that it counted would seem to have vanished."""
-    job = a_job(workers=2, worker=RoleStatus(succeeded=1, running=1))
-    children = replaced(running(job), a_pod(job, "worker", 1, exit_code=0))
-    assert world_of(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
+    job = make_job(workers=2, worker=RoleStatus(succeeded=1, running=1))
+    children = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
+    assert observe(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
 
 
 def test_before_the_barrier_nobody_is_spent() -> None:
-    job = counting(a_job(workers=2), replicas=2, succeeded=2)
-    assert len(world_of(job, Children()).missing) == 2
+    job = counting(make_job(workers=2), replicas=2, succeeded=2)
+    assert len(observe(job, Children()).missing) == 2
 
 
 def test_all_workers_decide_and_where_there_are_none_everybody() -> None:
-    both = a_job(ps=1, workers=1)
-    assert is_succeeded(world_of(both, replaced(running(both), a_pod(both, "worker", 0, exit_code=0))))
-    assert not is_succeeded(world_of(both, replaced(running(both), a_pod(both, "ps", 0, exit_code=0))))
-    servers = a_job(ps=1, heter=1)
-    assert not is_succeeded(world_of(servers, replaced(running(servers), a_pod(servers, "ps", 0, exit_code=0))))
-    assert is_succeeded(world_of(servers, Children(all_pods(servers, exit_code=0))))
+    both = make_job(ps=1, workers=1)
+    assert is_succeeded(observe(both, replaced(running(both), make_pod(both, "worker", 0, exit_code=0))))
+    assert not is_succeeded(observe(both, replaced(running(both), make_pod(both, "ps", 0, exit_code=0))))
+    servers = make_job(ps=1, heter=1)
+    assert not is_succeeded(observe(servers, replaced(running(servers), make_pod(servers, "ps", 0, exit_code=0))))
+    assert is_succeeded(observe(servers, Children(all_pods(servers, exit_code=0))))
 
 
 # Refusals
 
 
-def test_a_refusal_counts_only_while_its_object_is_wanted_and_not_there() -> None:
-    job = a_job(workers=2, intranet="Service")
+def test_refusal_counts_only_while_object_is_missing() -> None:
+    job = make_job(workers=2, intranet="Service")
     refusals = (
         a_refusal(job, "pods", "mnist-worker-0"),
         a_refusal(job, "pods", "mnist-worker-1"),
@@ -419,15 +422,15 @@ def test_a_refusal_counts_only_while_its_object_is_wanted_and_not_there() -> Non
         a_refusal(job, "configmaps", "other"),
         a_refusal(job, "podgroups", "mnist"),
     )
-    pod, service = a_pod(job, "worker", 0, phase="Pending"), a_service(job, "worker", 0)
-    observed = world_of(job, Children((pod,), (), (service,), refusals))
+    pod, service = make_pod(job, "worker", 0, phase="Pending"), a_service(job, "worker", 0)
+    observed = observe(job, Children((pod,), (), (service,), refusals))
     assert [(each.kind, each.key.name) for each in observed.refusals] == [
         ("pods", "mnist-worker-1"),
         ("services", "mnist-worker-1"),
         ("configmaps", "mnist"),
         ("podgroups", "mnist"),
     ]
-    grouped = world_of(job, Children((pod,), (), (service,), refusals, a_group(job)))
+    grouped = observe(job, Children((pod,), (), (service,), refusals, a_group(job)))
     assert "podgroups" not in [each.kind for each in grouped.refusals]
-    open_ = world_of(job, Children((pod,), (a_barrier(job),), (service,), refusals))
+    open_ = observe(job, Children((pod,), (a_barrier(job),), (service,), refusals))
     assert ("configmaps", "mnist") not in [(each.kind, each.key.name) for each in open_.refusals]

@@ -15,8 +15,6 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     a_barrier,
-    a_job,
-    a_pod,
     a_refusal,
     all_pods,
     all_services,
@@ -25,6 +23,8 @@ from tests.support.jobs import (
     deletes,
     deletes_all,
     held_back,
+    make_job,
+    make_pod,
     patches,
     reasons,
     replaced,
@@ -51,8 +51,8 @@ def restarts(job: Job, children: Children, why: str) -> None:
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_after_the_barrier_another_number_of_workers_restarts_the_job(replicas: int) -> None:
-    job = a_job(ps=1, workers=2)
+def test_changed_replicas_after_the_barrier_restart_the_job(replicas: int) -> None:
+    job = make_job(ps=1, workers=2)
     restarts(
         scaled(job, worker=replicas),
         running(job),
@@ -61,51 +61,51 @@ def test_after_the_barrier_another_number_of_workers_restarts_the_job(replicas: 
 
 
 def test_a_role_that_is_removed_restarts_the_job_without_it() -> None:
-    job = a_job(workers=2, heter=1)
+    job = make_job(workers=2, heter=1)
     restarts(changed(job, heter=None), running(job), "replicas changed from worker=2,heter=1 to worker=2")
 
 
 def test_before_the_barrier_a_role_that_is_removed_just_goes() -> None:
-    job = a_job(workers=1, heter=1)
+    job = make_job(workers=1, heter=1)
     desired = plan(changed(job, heter=None), Children(all_pods(job, phase="Pending")), T0)
     assert deletes(desired) == ["mnist-heter-0"]
     assert desired.status.attempt == 0
 
 
 def test_a_pod_that_vanished_restarts_the_job() -> None:
-    job = a_job(workers=3)
+    job = make_job(workers=3)
     restarts(job, without(running(job), "mnist-worker-1"), "mnist-worker-1 was deleted")
     restarts(job, without(running(job), "mnist-worker-1", "mnist-worker-2"), "mnist-worker-1 and 1 more were deleted")
 
 
 @pytest.mark.parametrize("end", [None, 143, 15, 137])
-def test_a_pod_that_somebody_deletes_has_vanished_whatever_it_ends_with(end: int | None) -> None:
-    job = a_job(workers=2)
-    going = a_pod(job, "worker", 1, terminating=True, exit_code=end)
+def test_terminating_pod_is_lost_whatever_its_exit_code(end: int | None) -> None:
+    job = make_job(workers=2)
+    going = make_pod(job, "worker", 1, terminating=True, exit_code=end)
     restarts(job, replaced(running(job), going), "mnist-worker-1 was deleted")
 
 
 def test_a_pod_with_another_address_restarts_the_job() -> None:
-    job = a_job(workers=2)
-    moved = a_pod(job, "worker", 1, address="10.9.9.9")
+    job = make_job(workers=2)
+    moved = make_pod(job, "worker", 1, address="10.9.9.9")
     restarts(job, replaced(running(job), moved), "the address of a pod changed")
 
 
 def test_a_pod_that_has_lost_its_address_is_waited_for() -> None:
-    job = a_job(workers=2)
-    desired = plan(job, replaced(running(job), a_pod(job, "worker", 1, address="", ready=False)), T0)
+    job = make_job(workers=2)
+    desired = plan(job, replaced(running(job), make_pod(job, "worker", 1, address="", ready=False)), T0)
     assert desired.status.attempt == 0
     assert why_not_running(desired)[0] == "WaitingForAddresses"
 
 
-def test_in_service_mode_an_address_may_change_since_the_name_stays() -> None:
-    job = a_job(workers=2, intranet="Service")
-    moved = a_pod(job, "worker", 1, address="10.9.9.9")
+def test_service_mode_tolerates_a_changed_address() -> None:
+    job = make_job(workers=2, intranet="Service")
+    moved = make_pod(job, "worker", 1, address="10.9.9.9")
     assert plan(job, replaced(running(job), moved), T0).status.attempt == 0
 
 
-def test_a_service_that_somebody_deleted_is_made_again_and_nothing_restarts() -> None:
-    job = a_job(workers=2, intranet="Service")
+def test_deleted_service_is_recreated_without_restart() -> None:
+    job = make_job(workers=2, intranet="Service")
     there = running(job)
     desired = plan(job, Children(there.pods, there.config_maps, there.services[:1]), T0)
     assert creates(desired) == ["mnist-worker-1"]
@@ -113,16 +113,16 @@ def test_a_service_that_somebody_deleted_is_made_again_and_nothing_restarts() ->
 
 
 def test_a_restart_counts_nobody_of_before() -> None:
-    job = with_status(a_job(workers=2), PaddleJobStatus(worker=RoleStatus(replicas=2, succeeded=1)))
-    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
+    job = with_status(make_job(workers=2), PaddleJobStatus(worker=RoleStatus(replicas=2, succeeded=1)))
+    children = replaced(running(job), make_pod(job, "worker", 0, exit_code=0))
     status = plan(job, without(children, "mnist-worker-1"), T0).status
     assert status.worker == RoleStatus()
     assert status.ready == "0/2"
 
 
-def test_the_next_attempt_begins_when_the_barrier_of_the_last_is_gone() -> None:
+def test_next_attempt_waits_for_the_old_barrier_to_go() -> None:
     """Containers would start with the addresses of before."""
-    old, new = a_job(ps=1, workers=2), a_job(ps=1, workers=2, attempt=1, phase="Restarting")
+    old, new = make_job(ps=1, workers=2), make_job(ps=1, workers=2, attempt=1, phase="Restarting")
     first = plan(new, running(old), T0)
     assert deletes(first, CONFIG_MAPS) == ["mnist"]
     assert deletes_all(first)
@@ -134,30 +134,30 @@ def test_the_next_attempt_begins_when_the_barrier_of_the_last_is_gone() -> None:
 
 
 def test_a_place_is_taken_anew_as_soon_as_it_is_free() -> None:
-    old, new = a_job(workers=3), a_job(workers=3, attempt=1, phase="Restarting")
+    old, new = make_job(workers=3), make_job(workers=3, attempt=1, phase="Restarting")
     left = all_pods(old, terminating=True)[1:]
     assert creates(plan(new, Children(left), T0)) == ["mnist-worker-0"]
 
 
 def test_pods_of_the_new_attempt_stay_while_those_of_the_last_go() -> None:
-    old, new = a_job(workers=5), a_job(workers=5, attempt=1, phase="Restarting")
-    children = Children((a_pod(new, "worker", 0, phase="Pending"), *all_pods(old)[1:]))
+    old, new = make_job(workers=5), make_job(workers=5, attempt=1, phase="Restarting")
+    children = Children((make_pod(new, "worker", 0, phase="Pending"), *all_pods(old)[1:]))
     desired = plan(new, children, T0)
     assert not deletes_all(desired)
     assert deletes(desired) == [f"mnist-worker-{index}" for index in (4, 3, 2, 1)]
 
 
 def test_the_barrier_on_its_way_out_is_not_deleted_twice() -> None:
-    job = a_job(workers=1, attempt=1, phase="Restarting")
+    job = make_job(workers=1, attempt=1, phase="Restarting")
     assert writes_of(plan(job, Children((), (a_barrier(job, attempt=0, terminating=True),)), T0)) == []
 
 
 # Success
 
 
-def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succeeded() -> None:
-    job = a_job(ps=2, workers=2, phase="Running", start_time=T0)
-    done = [a_pod(job, "worker", i, exit_code=0, finished_at=T0 + (i + 1) * SECONDS) for i in range(2)]
+def test_job_completes_with_its_workers() -> None:
+    job = make_job(ps=2, workers=2, phase="Running", start_time=T0)
+    done = [make_pod(job, "worker", i, exit_code=0, finished_at=T0 + (i + 1) * SECONDS) for i in range(2)]
     desired = plan(job, replaced(running(job), *done), T0 + 60 * SECONDS)
     status = desired.status
     assert (status.phase, status.ready) == ("Completed", "4/4")
@@ -175,40 +175,40 @@ def test_a_job_is_completed_when_its_workers_are_and_the_servers_count_as_succee
 
 
 def test_a_job_of_which_one_worker_still_runs_is_not() -> None:
-    job = a_job(ps=1, workers=2, phase="Running")
-    desired = plan(job, replaced(running(job), a_pod(job, "worker", 0, exit_code=0)), T0)
+    job = make_job(ps=1, workers=2, phase="Running")
+    desired = plan(job, replaced(running(job), make_pod(job, "worker", 0, exit_code=0)), T0)
     assert desired.status.phase == "Running"
 
 
 @pytest.mark.parametrize("lost", ["vanished", "failed"])
-def test_what_becomes_of_a_server_after_all_workers_have_succeeded_does_not_matter(lost: str) -> None:
-    job = a_job(ps=1, workers=1, phase="Running")
-    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0), a_pod(job, "ps", 0, exit_code=1))
+def test_servers_do_not_matter_once_workers_succeeded(lost: str) -> None:
+    job = make_job(ps=1, workers=1, phase="Running")
+    children = replaced(running(job), make_pod(job, "worker", 0, exit_code=0), make_pod(job, "ps", 0, exit_code=1))
     status = plan(job, without(children, "mnist-ps-0") if lost == "vanished" else children, T0).status
     assert status.phase == "Completed"
     assert status.ps
     assert (status.ps.succeeded, status.ps.failed) == (1, 0)
 
 
-def test_a_job_too_short_to_be_seen_running_has_a_start_all_the_same() -> None:
-    job = a_job(workers=1, phase="Starting")
-    pod = a_pod(job, "worker", 0, exit_code=0, finished_at=T0)
+def test_unobserved_short_job_has_a_start_time() -> None:
+    job = make_job(workers=1, phase="Starting")
+    pod = make_pod(job, "worker", 0, exit_code=0, finished_at=T0)
     status = plan(job, replaced(running(job), pod), T0 + 5 * SECONDS).status
     assert status.start_time == status.completion_time == T0
 
 
 @pytest.mark.parametrize("skew", [-30, 30])
-def test_a_nodes_clock_that_is_wrong_makes_no_nonsense_of_the_times(skew: int) -> None:
-    job = a_job(workers=1, phase="Running", start_time=T0)
-    pod = a_pod(job, "worker", 0, exit_code=0, finished_at=T0 + skew * SECONDS)
+def test_wrong_node_clock_keeps_times_in_order(skew: int) -> None:
+    job = make_job(workers=1, phase="Running", start_time=T0)
+    pod = make_pod(job, "worker", 0, exit_code=0, finished_at=T0 + skew * SECONDS)
     status = plan(job, replaced(running(job), pod), T0 + 5 * SECONDS).status
     assert status.completion_time in (T0, T0 + 5 * SECONDS)
 
 
-def test_a_worker_that_is_deleted_after_its_success_does_not_make_the_job_run_again() -> None:
+def test_deleted_succeeded_worker_does_not_restart() -> None:
     """A node that is scaled away takes the pods that are done with it; the other workers go on for hours."""
-    job = a_job(ps=1, workers=2, phase="Running")
-    children = replaced(running(job), a_pod(job, "worker", 0, exit_code=0))
+    job = make_job(ps=1, workers=2, phase="Running")
+    children = replaced(running(job), make_pod(job, "worker", 0, exit_code=0))
     counted = with_status(job, plan(job, children, T0).status)
     without_it = without(children, "mnist-worker-0")
     for second in range(1, 4):  # the count outlives the pod
@@ -216,13 +216,13 @@ def test_a_worker_that_is_deleted_after_its_success_does_not_make_the_job_run_ag
         assert (desired.status.phase, desired.status.ready) == ("Running", "3/3")
         assert writes_of(desired) == []
         counted = with_status(counted, desired.status)
-    ended = plan(counted, replaced(without_it, a_pod(job, "worker", 1, exit_code=0)), T0 + 9 * SECONDS)
+    ended = plan(counted, replaced(without_it, make_pod(job, "worker", 1, exit_code=0)), T0 + 9 * SECONDS)
     assert ended.status.phase == "Completed"
 
 
-def test_a_sidecar_that_never_exits_does_not_keep_a_job_from_being_completed() -> None:
-    job = a_job(workers=1, phase="Running")
-    pod = a_pod(job, "worker", 0, phase="Running", exit_code=0, ready=False)
+def test_running_sidecar_does_not_block_completion() -> None:
+    job = make_job(workers=1, phase="Running")
+    pod = make_pod(job, "worker", 0, phase="Running", exit_code=0, ready=False)
     desired = plan(job, replaced(running(job), pod), T0)
     assert desired.status.phase == "Completed"
     assert deletes(desired) == ["mnist-worker-0"]
@@ -231,9 +231,9 @@ def test_a_sidecar_that_never_exits_does_not_keep_a_job_from_being_completed() -
 # Failure
 
 
-def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
-    job = a_job(ps=1, workers=2, phase="Running", start_time=T0)
-    cause = a_pod(job, "worker", 1, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 3 * SECONDS)
+def test_failed_job_names_its_cause_and_stops_its_pods() -> None:
+    job = make_job(ps=1, workers=2, phase="Running", start_time=T0)
+    cause = make_pod(job, "worker", 1, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 3 * SECONDS)
     desired = plan(job, replaced(running(job), cause), T0 + 4 * SECONDS)
     said = "mnist-worker-1 exited 137 (OOMKilled): it used more memory than its limit allows"
     assert desired.status.phase == "Failed"
@@ -252,12 +252,12 @@ def test_a_job_fails_with_its_cause_and_what_runs_is_stopped_and_kept() -> None:
 
 
 def test_counters_go_out_once_a_second_and_a_phase_at_once() -> None:
-    job = a_job(workers=3)
+    job = make_job(workers=3)
     pods = all_pods(job, phase="Pending")
     status = plan(job, Children(pods), T0).status
     job = with_status(job, status)
     written = PlanContext(status_written_at=T0)
-    unknown = replaced(Children(pods), a_pod(job, "worker", 0, phase="Unknown"))
+    unknown = replaced(Children(pods), make_pod(job, "worker", 0, phase="Unknown"))
     early = plan(job, unknown, T0 + 0.4 * SECONDS, written)
     assert early.status == status
     assert early.requeue_at == T0 + SECONDS
@@ -268,13 +268,13 @@ def test_counters_go_out_once_a_second_and_a_phase_at_once() -> None:
 
 
 def test_where_nothing_changed_nobody_is_woken() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     job = with_status(job, plan(job, running(job), T0).status)
     assert plan(job, running(job), T0 + 0.5 * SECONDS, PlanContext(status_written_at=T0)).requeue_at is None
 
 
-def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once() -> None:
-    job = a_job(workers=2)
+def test_steps_are_throttled_and_obstacles_are_not() -> None:
+    job = make_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
     written = PlanContext(status_written_at=T0)
     made = Children(all_pods(job, phase="Pending"))
@@ -283,12 +283,12 @@ def test_a_step_on_the_way_waits_with_its_news_and_an_obstacle_goes_out_at_once(
     late = plan(job, made, T0 + SECONDS, written)
     assert why_not_running(late)[0] == "WaitingForAddresses"
     assert ([each.reason for each in late.events], late.status_order) == (["WaitingForAddresses"], StatusOrder.FIRST)
-    stuck = replaced(made, a_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
+    stuck = replaced(made, make_pod(job, "worker", 0, phase="Pending", unschedulable="no room"))
     assert why_not_running(plan(job, stuck, T0, written))[0] == "Unschedulable"
 
 
 def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
     crowded = PlanContext(status_written_at=T0, status_interval=9 * SECONDS)
     made = Children(all_pods(job, phase="Pending"))
@@ -296,8 +296,8 @@ def test_counters_wait_longer_where_many_jobs_change_at_once() -> None:
     assert why_not_running(plan(job, made, T0 + 9 * SECONDS, crowded))[0] == "WaitingForAddresses"
 
 
-def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_phase_tells_it() -> None:
-    job = a_job(workers=2)
+def test_progress_events_are_suppressed_under_load() -> None:
+    job = make_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
     pods = all_pods(job, phase="Pending")
     crowded = PlanContext(status_written_at=T0, status_interval=10 * SECONDS)
@@ -310,7 +310,7 @@ def test_a_step_is_told_in_no_event_where_many_jobs_change_at_once_or_where_the_
 
 
 def test_an_obstacle_that_is_gone_is_told() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     stuck = Children(all_pods(job, phase="Pending", unschedulable="no room"))
     job = with_status(job, plan(job, stuck, T0).status)
     assert why_not_running(plan(job, stuck, T0))[0] == "Unschedulable"
@@ -320,7 +320,7 @@ def test_an_obstacle_that_is_gone_is_told() -> None:
 
 
 def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     pods = all_pods(job, phase="Pending")
     job = with_status(job, plan(job, Children(pods[:1]), T0).status)
     refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict", retry_at=T0 + 0.5 * SECONDS)
@@ -332,8 +332,8 @@ def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
 # Elastic
 
 
-def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
-    desired = plan(a_job(workers=2, elastic=1), Children(), T0)
+def test_elastic_job_without_etcd_reports_the_fix() -> None:
+    desired = plan(make_job(workers=2, elastic=1), Children(), T0)
     assert writes_of(desired) == []
     assert desired.status.phase == "Pending"
     assert why_not_running(desired) == (
@@ -343,15 +343,15 @@ def test_an_elastic_job_without_etcd_makes_no_pod_and_says_what_to_do() -> None:
     assert desired.events[0].warning
 
 
-def test_an_elastic_job_that_runs_goes_on_though_the_operator_has_no_etcd() -> None:
-    job = a_job(workers=2, elastic=1, phase="Running")
+def test_running_elastic_job_continues_without_etcd() -> None:
+    job = make_job(workers=2, elastic=1, phase="Running")
     assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
     assert why_not_running(plan(job, Children(all_pods(job, ready=False)), T0))[0] == "StartingContainers"
     assert plan(job, Children(all_pods(job, exit_code=0)), T0).status.phase == "Completed"
 
 
 def test_an_elastic_job_has_no_barrier_and_its_pods_come_and_go() -> None:
-    job = a_job(workers=3, elastic=1, phase="Running")
+    job = make_job(workers=3, elastic=1, phase="Running")
     assert writes_of(plan(job, Children(all_pods(job)), T0, ETCD)) == []
     lost = plan(job, Children(all_pods(job)[:2]), T0, ETCD)
     assert (creates(lost), lost.status.attempt) == (["mnist-worker-2"], 0)
@@ -359,9 +359,9 @@ def test_an_elastic_job_has_no_barrier_and_its_pods_come_and_go() -> None:
     assert (deletes(fewer), fewer.status.attempt) == (["mnist-worker-2"], 0)
 
 
-def test_an_elastic_worker_that_is_deleted_after_its_success_is_not_made_again() -> None:
-    job = a_job(workers=2, elastic=1, phase="Running")
-    pods = (a_pod(job, "worker", 0, exit_code=0), a_pod(job, "worker", 1))
+def test_succeeded_elastic_worker_is_not_recreated() -> None:
+    job = make_job(workers=2, elastic=1, phase="Running")
+    pods = (make_pod(job, "worker", 0, exit_code=0), make_pod(job, "worker", 1))
     counted = with_status(job, plan(job, Children(pods), T0, ETCD).status)
     assert writes_of(plan(counted, Children(pods[1:]), T0 + SECONDS, ETCD)) == []
 
@@ -369,23 +369,23 @@ def test_an_elastic_worker_that_is_deleted_after_its_success_is_not_made_again()
 # Deletion, and what cannot be read
 
 
-def test_a_job_that_is_deleted_makes_nothing_and_loses_the_go_operators_finalizer() -> None:
-    job = a_job(workers=2, phase="Running", deleted_at=T0, finalizers=("foregroundDeletion", GO_FINALIZER))
+def test_deleted_job_loses_the_go_finalizer() -> None:
+    job = make_job(workers=2, phase="Running", deleted_at=T0, finalizers=("foregroundDeletion", GO_FINALIZER))
     desired = plan(job, Children(), T0)
     assert desired.status.phase == "Terminating"
     assert patches(desired) == {"mnist": {"metadata": {"finalizers": ["foregroundDeletion"], "resourceVersion": "7"}}}
     assert len(writes_of(desired)) == 1
 
 
-def test_a_job_that_is_deleted_and_waits_for_nobody_is_left_alone() -> None:
-    job = a_job(workers=2, phase="Running", deleted_at=T0)
+def test_deleted_job_without_finalizer_is_left_alone() -> None:
+    job = make_job(workers=2, phase="Running", deleted_at=T0)
     desired = plan(job, Children(), T0)
     assert (desired.status, desired.waves) == (job.status, ())
 
 
-def test_a_spec_that_breaks_the_rules_is_told_and_nothing_is_touched() -> None:
-    job = msgspec.structs.replace(a_job(workers=1), spec=None, problems=("spec.worker is wrong", "and so is more"))
-    desired = plan(job, running(a_job(workers=1)), T0)
+def test_invalid_spec_is_reported_and_children_left_alone() -> None:
+    job = msgspec.structs.replace(make_job(workers=1), spec=None, problems=("spec.worker is wrong", "and so is more"))
+    desired = plan(job, running(make_job(workers=1)), T0)
     found = the_condition(desired.status, "Accepted")
     assert (found.status, found.reason, found.message) == (
         "False",
@@ -397,33 +397,33 @@ def test_a_spec_that_breaks_the_rules_is_told_and_nothing_is_touched() -> None:
     assert reasons(plan(with_status(job, desired.status), Children(), T0 + SECONDS)) == []
 
 
-def test_a_spec_that_breaks_the_rules_does_not_keep_the_go_operators_finalizer() -> None:
-    job = a_job(workers=1, finalizers=(GO_FINALIZER,))
+def test_invalid_job_loses_the_go_finalizer() -> None:
+    job = make_job(workers=1, finalizers=(GO_FINALIZER,))
     broken = msgspec.structs.replace(job, spec=None, problems=("wrong",))
     assert list(patches(plan(broken, running(job), T0))) == ["mnist"]
 
 
-def test_a_spec_that_breaks_the_rules_does_not_change_what_is_known_of_the_job() -> None:
-    job = msgspec.structs.replace(a_job(workers=1, phase="Completed"), spec=None, problems=("wrong",))
+def test_invalid_spec_leaves_the_other_status_fields() -> None:
+    job = msgspec.structs.replace(make_job(workers=1, phase="Completed"), spec=None, problems=("wrong",))
     assert plan(job, Children(), T0).status.phase == "Completed"
 
 
 def test_a_spec_that_was_mended_is_accepted() -> None:
-    broken = msgspec.structs.replace(a_job(workers=1), spec=None, problems=("wrong",))
-    job = with_status(a_job(workers=1), plan(broken, Children(), T0).status)
+    broken = msgspec.structs.replace(make_job(workers=1), spec=None, problems=("wrong",))
+    job = with_status(make_job(workers=1), plan(broken, Children(), T0).status)
     for children in (Children(), running(job), Children(all_pods(job, exit_code=0))):
         assert the_condition(plan(job, children, T0).status, "Accepted").status == "True"
 
 
 def test_an_object_of_another_namespace_is_not_touched() -> None:
-    job = a_job(workers=1, phase="Completed")
-    stray = a_pod(job, "worker", 0, namespace="elsewhere")
+    job = make_job(workers=1, phase="Completed")
+    stray = make_pod(job, "worker", 0, namespace="elsewhere")
     assert writes_of(plan(job, Children((stray,)), T0)) == []
-    assert creates(plan(a_job(workers=1), Children((stray,)), T0)) == ["mnist-worker-0"]
+    assert creates(plan(make_job(workers=1), Children((stray,)), T0)) == ["mnist-worker-0"]
 
 
 def test_another_intranet_after_the_barrier_restarts_the_job() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     moved = changed(job, intranet=Intranet.SERVICE)
     there = running(job)
     children = Children(there.pods, there.config_maps, all_services(moved))

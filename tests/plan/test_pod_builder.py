@@ -8,12 +8,12 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.paddlejob import plan
 from paddle_operator.plan.pod_builder import replicas_text
-from tests.support.jobs import ETCD, IMAGE, T0, UID, Written, a_job, a_template, all_held_back, manifest
+from tests.support.jobs import ETCD, IMAGE, T0, UID, Written, all_held_back, make_job, make_template, manifest
 
 
 def made(name: str = "wide-ande-deep-worker-0", job_name: str = "wide-ande-deep", **told: Any) -> Written:
     """The pod of that name as it would be sent."""
-    return manifest(plan(a_job(job_name, **{"workers": 2} | told), Children(), T0, ETCD), PODS, name)
+    return manifest(plan(make_job(job_name, **{"workers": 2} | told), Children(), T0, ETCD), PODS, name)
 
 
 def main(pod: Written) -> Written:
@@ -71,7 +71,7 @@ def test_the_attempt_is_on_each_pod() -> None:
 
 
 def test_labels_and_annotations_of_the_template_stay_beside_ours() -> None:
-    template = a_template() | {
+    template = make_template() | {
         "metadata": {
             "name": "not-this",
             "namespace": "nor-this",
@@ -89,15 +89,15 @@ def test_labels_and_annotations_of_the_template_stay_beside_ours() -> None:
 
 
 def test_a_template_without_metadata_is_as_good() -> None:
-    assert made(template=a_template() | {"metadata": None})["metadata"]["name"] == "wide-ande-deep-worker-0"
+    assert made(template=make_template() | {"metadata": None})["metadata"]["name"] == "wide-ande-deep-worker-0"
 
 
 # What the user set stays
 
 
-def test_a_variable_that_the_user_set_stays_and_stands_before_ours() -> None:
+def test_user_variables_come_before_ours() -> None:
     env = [{"name": "PADDLE_TRAINER_ID", "value": "7"}, {"name": "MINE", "value": "yes"}]
-    written = main(made(template=a_template({"env": env})))["env"]
+    written = main(made(template=make_template({"env": env})))["env"]
     assert written[:2] == env
     assert [each["name"] for each in written].count("PADDLE_TRAINER_ID") == 1
     assert "POD_IP" in [each["name"] for each in written]
@@ -108,10 +108,10 @@ def test_pod_ip_stands_before_the_variable_that_refers_to_it() -> None:
     assert names.index("POD_IP") < names.index("PADDLE_CURRENT_ENDPOINT")
 
 
-def test_what_the_user_takes_from_elsewhere_wins_over_the_barrier() -> None:
+def test_user_env_from_overrides_the_barrier() -> None:
     """Of two sources the later one counts."""
     theirs = {"secretRef": {"name": "mine"}}
-    assert main(made(template=a_template({"envFrom": [theirs]})))["envFrom"] == [
+    assert main(made(template=make_template({"envFrom": [theirs]})))["envFrom"] == [
         {"configMapRef": {"name": "wide-ande-deep"}},
         theirs,
     ]
@@ -133,10 +133,10 @@ def test_what_the_user_takes_from_elsewhere_wins_over_the_barrier() -> None:
     ],
 )
 def test_a_field_that_the_user_set_stays(field: str, value: Any) -> None:
-    assert made(template=a_template(**{field: value}))["spec"][field] == value
+    assert made(template=make_template(**{field: value}))["spec"][field] == value
 
 
-def test_left_to_us_a_pod_is_never_restarted_and_has_no_variables_of_services() -> None:
+def test_default_restart_policy_and_no_service_links() -> None:
     """A Service named paddle would give every container a PADDLE_PORT of its own."""
     spec = made()["spec"]
     assert (spec["restartPolicy"], spec["enableServiceLinks"]) == ("Never", False)
@@ -151,25 +151,25 @@ def test_fields_of_the_container_stay() -> None:
         "resources": {"limits": {"nvidia.com/gpu": 1}},
         "ports": [{"containerPort": 8080}],
     }
-    assert {**main(made(template=a_template(given)))}.items() >= given.items()
+    assert {**main(made(template=make_template(given)))}.items() >= given.items()
 
 
 def test_other_containers_get_nothing() -> None:
     sidecar = {"name": "logs", "image": "busybox", "env": [{"name": "A", "value": "b"}]}
-    pod = made(template=a_template({}, sidecar, initContainers=[sidecar]))
+    pod = made(template=make_template({}, sidecar, initContainers=[sidecar]))
     assert pod["spec"]["containers"][1] == sidecar
     assert pod["spec"]["initContainers"] == [sidecar]
 
 
-def test_the_container_named_paddle_trains_wherever_it_stands_else_the_first() -> None:
+def test_main_container_is_paddle_or_the_first() -> None:
     second = {"spec": {"containers": [{"name": "logs"}, {"name": "paddle"}]}}
     none = {"spec": {"containers": [{"name": "train"}, {"name": "logs"}]}}
     assert ["envFrom" in each for each in made(template=second)["spec"]["containers"]] == [False, True]
     assert ["envFrom" in each for each in made(template=none)["spec"]["containers"]] == [True, False]
 
 
-def test_the_template_itself_is_not_changed_by_the_pods_made_of_it() -> None:
-    template = a_template({"env": [{"name": "A", "value": "b"}], "ports": []}, volumes=[])
+def test_building_pods_leaves_the_template_unchanged() -> None:
+    template = make_template({"env": [{"name": "A", "value": "b"}], "ports": []}, volumes=[])
     before = repr(template)
     made(template=template, intranet="Host", host_port=35000)
     assert repr(template) == before
@@ -179,9 +179,9 @@ def test_the_template_itself_is_not_changed_by_the_pods_made_of_it() -> None:
 
 
 @pytest.mark.parametrize("theirs", [{}, {"restartPolicy": "Never"}, {"restartPolicy": "Always"}])
-def test_an_elastic_pod_waits_for_no_barrier_and_comes_back_when_it_fails(theirs: dict[str, Any]) -> None:
+def test_elastic_pod_has_no_barrier_and_restarts(theirs: dict[str, Any]) -> None:
     """With Never, recovery was a race and lost; with Always, the job could not end."""
-    pod = made(elastic=1, template=a_template(**theirs))
+    pod = made(elastic=1, template=make_template(**theirs))
     assert "envFrom" not in main(pod)
     assert pod["spec"]["restartPolicy"] == "OnFailure"
 
@@ -189,7 +189,7 @@ def test_an_elastic_pod_waits_for_no_barrier_and_comes_back_when_it_fails(theirs
 def test_in_service_mode_the_port_is_declared_once() -> None:
     assert main(made(intranet="Service"))["ports"] == [{"containerPort": 2379, "protocol": "TCP"}]
     theirs = [{"containerPort": 2379, "name": "paddle"}, {"containerPort": 80}]
-    assert main(made(intranet="Service", template=a_template({"ports": theirs})))["ports"] == theirs
+    assert main(made(intranet="Service", template=make_template({"ports": theirs})))["ports"] == theirs
 
 
 def test_by_their_addresses_pods_declare_no_port() -> None:
@@ -200,7 +200,7 @@ def on_host(name: str = "wide-ande-deep-worker-0", **told: Any) -> Written:
     return made(name, intranet="Host", host_port=35000, **told)
 
 
-def test_on_the_host_network_the_ports_are_the_hosts_so_that_the_scheduler_keeps_pods_apart() -> None:
+def test_host_network_pods_declare_host_ports() -> None:
     assert main(on_host())["ports"] == [{"containerPort": 35001, "hostPort": 35001, "protocol": "TCP"}]
     assert [each["hostPort"] for each in main(on_host("wide-ande-deep-ps-0", ps=1))["ports"]] == [35000, 35018]
     spec = on_host()["spec"]
@@ -208,12 +208,12 @@ def test_on_the_host_network_the_ports_are_the_hosts_so_that_the_scheduler_keeps
 
 
 def test_on_the_host_network_the_users_dns_policy_stays() -> None:
-    assert on_host(template=a_template(dnsPolicy="Default"))["spec"]["dnsPolicy"] == "Default"
+    assert on_host(template=make_template(dnsPolicy="Default"))["spec"]["dnsPolicy"] == "Default"
 
 
-def test_on_the_host_network_the_hosts_file_comes_from_the_barrier() -> None:
+def test_host_network_mounts_hosts_file_from_barrier() -> None:
     theirs = [{"name": "data", "emptyDir": {}}]
-    pod = on_host(template=a_template({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, volumes=theirs))
+    pod = on_host(template=make_template({"volumeMounts": [{"name": "data", "mountPath": "/data"}]}, volumes=theirs))
     assert pod["spec"]["volumes"] == [
         *theirs,
         {
@@ -229,12 +229,12 @@ def test_on_the_host_network_the_hosts_file_comes_from_the_barrier() -> None:
 
 def test_a_hosts_file_that_the_user_mounts_stays() -> None:
     mounts = [{"name": "mine", "mountPath": "/etc/hosts"}]
-    pod = on_host(template=a_template({"volumeMounts": mounts}, volumes=[{"name": "mine", "hostPath": {}}]))
+    pod = on_host(template=make_template({"volumeMounts": mounts}, volumes=[{"name": "mine", "hostPath": {}}]))
     assert main(pod)["volumeMounts"] == mounts
     assert [each["name"] for each in pod["spec"]["volumes"]] == ["mine"]
 
 
-def test_an_elastic_pod_on_the_host_network_waits_for_no_hosts_file() -> None:
+def test_elastic_host_network_pod_has_no_hosts_file() -> None:
     """There is no barrier that it could come from: the pod would never start."""
     pod = on_host(elastic=1)
     assert "volumes" not in pod["spec"]
@@ -244,8 +244,8 @@ def test_an_elastic_pod_on_the_host_network_waits_for_no_hosts_file() -> None:
 # The barrier
 
 
-def test_the_barrier_is_named_after_the_job_and_says_for_what_it_was_written() -> None:
-    job = a_job("wide-ande-deep", ps=2, workers=2, attempt=1)
+def test_barrier_has_job_name_and_annotations() -> None:
+    job = make_job("wide-ande-deep", ps=2, workers=2, attempt=1)
     barrier = manifest(plan(job, Children(all_held_back(job)), T0), CONFIG_MAPS, "wide-ande-deep")
     metadata = barrier["metadata"]
     assert (barrier["apiVersion"], barrier["kind"]) == ("v1", "ConfigMap")
@@ -258,6 +258,6 @@ def test_the_barrier_is_named_after_the_job_and_says_for_what_it_was_written() -
 
 
 def test_replicas_are_told_by_role_in_order() -> None:
-    spec = a_job(heter=3, ps=1, workers=2).spec
+    spec = make_job(heter=3, ps=1, workers=2).spec
     assert spec
     assert replicas_text(spec) == "ps=1,worker=2,heter=3"

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from tests.support.jobs import ETCD, SECONDS, T0, Written, a_job, the_condition
-from tests.support.model import Model, a_life
+from tests.support.jobs import ETCD, SECONDS, T0, Written, make_job, the_condition
+from tests.support.model import Model, start_scenario
 
 CHIEF = {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
 TTL = 20
@@ -67,7 +67,7 @@ EVERY = [
 
 @pytest.mark.parametrize("policies", EVERY, ids=str)
 def test_every_policy_keeps_its_word_whatever_the_others_say(policies: Policies) -> None:
-    life = a_life(a_job(workers=2, clean=policies.clean, policies=policies.written))
+    life = start_scenario(make_job(workers=2, clean=policies.clean, policies=policies.written))
     life.wait(100)
     life.exits("mnist-worker-1", 1)
     life.wait(5)
@@ -331,7 +331,7 @@ STORIES = [
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_policies_meet(story: Story) -> None:
     shape: Written = story.shape or {"workers": 2}
-    life = a_life(a_job(**shape, policies=story.policies), ETCD)
+    life = start_scenario(make_job(**shape, policies=story.policies), ETCD)
     for step in story.steps:
         step(life)
     assert (life.status.phase, life.status.restarts, life.status.attempt) == (

@@ -19,16 +19,14 @@ from paddle_operator.plan.metadata import pod_name
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.success_policy import is_succeeded
-from tests.plan.random_worlds import EDGES, quick, worlds
+from tests.plan.random_clusters import EDGES, quick, worlds
 from tests.support.jobs import SECONDS, T0, changed, with_status, writes_of
 from tests.support.model import Model
 
 
 @quick
 @given(worlds(), st.randoms(use_true_random=False))
-def test_a_plan_depends_on_nothing_but_what_is_told_and_not_on_its_order(
-    observed: tuple[Job, Children, PlanContext], random: Any
-) -> None:
+def test_plan_is_pure_and_order_independent(observed: tuple[Job, Children, PlanContext], random: Any) -> None:
     job, children, context = observed
     first = plan(job, children, T0, context)
     again = plan(job, children, T0, context)
@@ -73,7 +71,7 @@ def test_without_changes_from_outside_planning_comes_to_rest(
 
 @quick
 @given(worlds())
-def test_nothing_is_made_that_exists_and_nothing_deleted_that_must_be_kept(
+def test_writes_match_what_exists(
     observed: tuple[Job, Children, PlanContext],
 ) -> None:
     job, children, context = observed
@@ -132,7 +130,7 @@ def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(observed: tuple[Job, 
 
 @quick
 @given(worlds())
-def test_the_barrier_is_made_only_when_every_pod_of_the_attempt_is_reachable(
+def test_barrier_needs_every_pod_reachable(
     observed: tuple[Job, Children, PlanContext],
 ) -> None:
     job, children, context = observed
@@ -185,7 +183,7 @@ def test_a_job_that_is_anothers_is_not_touched(observed: tuple[Job, Children, Pl
 
 @quick
 @given(worlds(), st.sampled_from([None, 0, 5, 1000]), st.integers(-10, 1010))
-def test_a_finished_job_is_deleted_when_its_time_is_over_and_is_woken_for_it(
+def test_finished_job_is_deleted_at_its_ttl(
     observed: tuple[Job, Children, PlanContext], ttl: int | None, later: int
 ) -> None:
     job, children, context = observed

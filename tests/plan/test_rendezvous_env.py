@@ -15,11 +15,11 @@ from tests.support.jobs import (
     ETCD,
     T0,
     UID,
-    a_job,
-    a_template,
     all_held_back,
     all_services,
     environment,
+    make_job,
+    make_template,
     manifest,
     reasons,
 )
@@ -42,7 +42,7 @@ def server(index: int) -> dict[str, str]:
 
 
 def test_two_workers_get_the_collective_contract() -> None:
-    assert environment(a_job(workers=2), "worker", 1) == EVERYWHERE | PORTS | trainer(1) | {
+    assert environment(make_job(workers=2), "worker", 1) == EVERYWHERE | PORTS | trainer(1) | {
         "POD_IP": "10.2.0.2",
         "PADDLE_TRAINER_ENDPOINTS": "10.2.0.1:2379,10.2.0.2:2379",
         "PADDLE_TRAINERS": "10.2.0.1,10.2.0.2",
@@ -55,9 +55,9 @@ def test_two_workers_get_the_collective_contract() -> None:
     }
 
 
-def test_a_single_worker_gets_the_collective_contract_with_itself_as_master() -> None:
+def test_single_worker_is_its_own_master() -> None:
     """So that a script written for many also runs with one, under plain Python and under launch."""
-    assert environment(a_job(workers=1), "worker", 0) == EVERYWHERE | PORTS | trainer(0) | {
+    assert environment(make_job(workers=1), "worker", 0) == EVERYWHERE | PORTS | trainer(0) | {
         "POD_IP": "10.2.0.1",
         "PADDLE_TRAINER_ENDPOINTS": "10.2.0.1:2379",
         "PADDLE_TRAINERS": "10.2.0.1",
@@ -87,33 +87,33 @@ GLOO = {
 }
 
 
-def test_parameter_servers_and_workers_get_the_same_lists_and_their_own_part() -> None:
-    job = a_job(ps=2, workers=2)
+def test_ps_and_workers_share_lists() -> None:
+    job = make_job(ps=2, workers=2)
     shared = EVERYWHERE | PORTS | PARAMETER_SERVERS | GLOO
     assert environment(job, "ps", 1) == shared | server(1) | {"POD_IP": "10.1.0.2"}
     assert environment(job, "worker", 1) == shared | trainer(1) | {"POD_IP": "10.2.0.2"}
 
 
 def test_without_gloo_nothing_is_said_of_its_rendezvous() -> None:
-    env = environment(a_job(ps=2, workers=2, with_gloo=0), "worker", 0)
+    env = environment(make_job(ps=2, workers=2, with_gloo=0), "worker", 0)
     assert env == EVERYWHERE | PORTS | PARAMETER_SERVERS | trainer(0) | {"POD_IP": "10.2.0.1"}
 
 
 def test_gloo_for_servers_too_is_passed_on() -> None:
-    assert environment(a_job(ps=1, workers=1, with_gloo=2), "ps", 0)["PADDLE_WITH_GLOO"] == "2"
+    assert environment(make_job(ps=1, workers=1, with_gloo=2), "ps", 0)["PADDLE_WITH_GLOO"] == "2"
 
 
-def test_gloo_is_ignored_where_there_is_no_server_to_hold_its_rendezvous() -> None:
-    assert not [name for name in environment(a_job(workers=2, with_gloo=1), "worker", 0) if "GLOO" in name]
+def test_gloo_needs_a_parameter_server() -> None:
+    assert not [name for name in environment(make_job(workers=2, with_gloo=1), "worker", 0) if "GLOO" in name]
 
 
 def test_servers_alone_are_told_of_no_workers() -> None:
-    env = environment(a_job(ps=1), "ps", 0)
+    env = environment(make_job(ps=1), "ps", 0)
     assert not [name for name in env if "TRAINERS" in name or ("ENDPOINTS" in name and "SERVERS" not in name)]
 
 
-def test_heter_workers_are_named_as_paddle_names_them_beside_the_go_operators_name() -> None:
-    job = a_job(ps=1, workers=1, heter=2)
+def test_heter_lists_have_paddle_and_go_names() -> None:
+    job = make_job(ps=1, workers=1, heter=2)
     heter = environment(job, "heter", 1)
     assert heter == EVERYWHERE | PORTS | GLOO | {
         "POD_IP": "10.3.0.2",
@@ -135,15 +135,15 @@ def test_heter_workers_are_named_as_paddle_names_them_beside_the_go_operators_na
     assert environment(job, "worker", 0)["PADDLE_HETER_ENDPOINTS"] == "10.3.0.1:2379,10.3.0.2:2379"
 
 
-def test_a_heter_pod_beside_collective_workers_has_none_of_their_ranks() -> None:
+def test_heter_pod_has_no_collective_rank() -> None:
     """Two pods with the same rank make launch fail."""
-    job = a_job(workers=2, heter=1)
+    job = make_job(workers=2, heter=1)
     assert "PADDLE_RANK" not in environment(job, "heter", 0)
     assert environment(job, "worker", 0)["PADDLE_RANK"] == "0"
 
 
 def test_an_elastic_worker_gets_etcd_and_neither_rank_nor_list() -> None:
-    job = a_job(workers=3, elastic=1, requests=2, limits=4)
+    job = make_job(workers=3, elastic=1, requests=2, limits=4)
     assert environment(job, "worker", 1, context=ETCD) == EVERYWHERE | {
         "POD_IP": "10.2.0.2",
         "TRAINING_ROLE": "TRAINER",
@@ -163,13 +163,13 @@ def test_an_elastic_worker_gets_etcd_and_neither_rank_nor_list() -> None:
 
 @pytest.mark.parametrize("bounds", [{}, {"requests": 0, "limits": 0}])
 def test_an_elastic_job_without_limits_has_its_replicas_as_both(bounds: dict[str, Any]) -> None:
-    job = a_job(workers=3, elastic=1, **bounds)
+    job = make_job(workers=3, elastic=1, **bounds)
     assert environment(job, "worker", 0, context=ETCD)["PADDLE_NNODES"] == "3:3"
 
 
 @pytest.mark.parametrize("elastic", [{}, {"elastic": 1}])
-def test_in_service_mode_pods_know_each_other_and_themselves_by_a_name_with_a_dot(elastic: dict[str, Any]) -> None:
-    env = environment(a_job(workers=2, intranet="Service", **elastic), "worker", 1, context=ETCD)
+def test_service_mode_uses_names_with_a_dot(elastic: dict[str, Any]) -> None:
+    env = environment(make_job(workers=2, intranet="Service", **elastic), "worker", 1, context=ETCD)
     assert env["POD_IP"] == "mnist-worker-1.paddle-system.svc"
     if not elastic:
         assert env["PADDLE_CURRENT_ENDPOINT"] == "mnist-worker-1.paddle-system.svc:2379"
@@ -180,14 +180,14 @@ def test_in_service_mode_pods_know_each_other_and_themselves_by_a_name_with_a_do
         )
 
 
-def test_parameter_servers_in_service_mode_find_themselves_in_their_list() -> None:
-    env = environment(a_job(ps=2, workers=1, intranet="Service"), "ps", 1)
+def test_service_mode_ps_finds_itself_in_the_list() -> None:
+    env = environment(make_job(ps=2, workers=1, intranet="Service"), "ps", 1)
     assert f"{env['POD_IP']}:{env['PADDLE_PORT']}" == env["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")[1]
     assert env["PADDLE_GLOO_HTTP_ENDPOINT"] == "mnist-ps-0.paddle-system.svc:2397"
 
 
-def test_on_the_host_network_each_role_has_a_port_of_the_jobs_block() -> None:
-    job = a_job(ps=1, workers=1, heter=1, intranet="Host", host_port=HOST_PORT)
+def test_host_network_roles_have_ports_of_the_block() -> None:
+    job = make_job(ps=1, workers=1, heter=1, intranet="Host", host_port=HOST_PORT)
     by_role = {role: environment(job, role, 0) for role in ("ps", "worker", "heter")}
     assert {role: env["PADDLE_PORT"] for role, env in by_role.items()} == {
         "ps": "35040",
@@ -202,8 +202,8 @@ def test_on_the_host_network_each_role_has_a_port_of_the_jobs_block() -> None:
         assert env["PADDLE_GLOO_PORT"] == "35058"
 
 
-def test_collective_workers_on_the_host_network_have_their_own_port_everywhere() -> None:
-    env = environment(a_job(workers=2, intranet="Host", host_port=HOST_PORT), "worker", 1)
+def test_host_network_workers_use_their_port() -> None:
+    env = environment(make_job(workers=2, intranet="Host", host_port=HOST_PORT), "worker", 1)
     assert env["PADDLE_PORT"] == "35041"
     assert env["PADDLE_CURRENT_ENDPOINT"] == "10.2.0.2:35041"
     assert env["PADDLE_MASTER"] == "10.2.0.1:35041"
@@ -211,8 +211,8 @@ def test_collective_workers_on_the_host_network_have_their_own_port_everywhere()
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 @pytest.mark.parametrize("with_gloo", [None, 1, 2])
-def test_the_gloo_endpoint_is_on_the_first_server_and_never_a_port_in_use(intranet: str, with_gloo: int | None) -> None:
-    job = a_job(ps=2, workers=2, heter=1, intranet=intranet, with_gloo=with_gloo, host_port=HOST_PORT)
+def test_gloo_endpoint_has_its_own_port_on_ps_0(intranet: str, with_gloo: int | None) -> None:
+    job = make_job(ps=2, workers=2, heter=1, intranet=intranet, with_gloo=with_gloo, host_port=HOST_PORT)
     env = environment(job, "ps", 0)
     host, _, port = env["PADDLE_GLOO_HTTP_ENDPOINT"].partition(":")
     lists = [value for name, value in env.items() if name.endswith(("LIST", "ENDPOINTS"))]
@@ -240,13 +240,13 @@ DEVICES = [
 def test_the_backend_is_gloo_only_without_accelerators(
     resources: dict[str, object] | None, on_gloo: bool, elastic: int | None
 ) -> None:
-    job = a_job(workers=2, template=a_template({"resources": resources}), elastic=elastic)
+    job = make_job(workers=2, template=make_template({"resources": resources}), elastic=elastic)
     env = environment(job, "worker", 0, context=ETCD)
     assert env.get("PADDLE_DISTRI_BACKEND") == ("gloo" if on_gloo else None)
 
 
 def test_parameter_servers_are_not_told_of_a_backend() -> None:
-    assert "PADDLE_DISTRI_BACKEND" not in environment(a_job(ps=1, workers=1), "worker", 0)
+    assert "PADDLE_DISTRI_BACKEND" not in environment(make_job(ps=1, workers=1), "worker", 0)
 
 
 # Lists that Linux would not take
@@ -258,15 +258,15 @@ def barrier_of(job: Job, context: PlanContext | None = None) -> tuple[dict[str, 
 
 
 def test_lists_that_fit_are_kept() -> None:
-    data, events = barrier_of(a_job(workers=6500))
+    data, events = barrier_of(make_job(workers=6500))
     assert (
         len("PADDLE_TRAINER_ENDPOINTS=" + data["PADDLE_TRAINER_ENDPOINTS"] + "\0") <= rendezvous_env.MAX_VARIABLE_BYTES
     )
     assert "EndpointsLeftOut" not in events
 
 
-def test_lists_longer_than_linux_allows_are_left_out_and_the_master_remains() -> None:
-    data, events = barrier_of(a_job(workers=9000))
+def test_oversized_lists_are_left_out() -> None:
+    data, events = barrier_of(make_job(workers=9000))
     assert "PADDLE_TRAINER_ENDPOINTS" not in data
     assert data["PADDLE_MASTER"] == "10.2.0.1:2379"
     assert data["PADDLE_NNODES"] == data["PADDLE_TRAINERS_NUM"] == "9000"
@@ -278,7 +278,7 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
     """Linux counts the name, the equals sign and the zero at the end."""
     longest = b"PADDLE_TRAINER_ENDPOINTS=10.2.0.1:2379,10.2.0.2:2379\0"
     monkeypatch.setattr(rendezvous_env, "MAX_VARIABLE_BYTES", len(longest) + room)
-    data, events = barrier_of(a_job(workers=2))
+    data, events = barrier_of(make_job(workers=2))
     assert ("PADDLE_TRAINER_ENDPOINTS" in data) is kept
     assert ("EndpointsLeftOut" in events) is not kept
     assert "PADDLE_TRAINERS" in data
@@ -286,7 +286,7 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
 
 def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_env, "MAX_VARIABLE_BYTES", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).events if each.warning]
     assert told.reason == "EndpointsLeftOut"
     assert told.note == (
@@ -296,8 +296,8 @@ def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: py
 
 
 def test_hosts_has_every_node_once_and_what_the_user_asked_for() -> None:
-    template = a_template(hostAliases=[{"ip": "10.9.9.9", "hostnames": ["data", "data.local"]}])
-    job = a_job(ps=2, workers=2, intranet="Host", host_port=HOST_PORT, template=template)
+    template = make_template(hostAliases=[{"ip": "10.9.9.9", "hostnames": ["data", "data.local"]}])
+    job = make_job(ps=2, workers=2, intranet="Host", host_port=HOST_PORT, template=template)
     desired = plan(job, Children(all_held_back(job)), T0)
     written = manifest(desired, CONFIG_MAPS, job.key.name)["binaryData"]
     assert b64decode(written["hosts"]).decode().splitlines() == [
@@ -310,6 +310,6 @@ def test_hosts_has_every_node_once_and_what_the_user_asked_for() -> None:
 
 
 def test_only_the_host_network_has_a_hosts_file() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     desired = plan(job, Children(all_held_back(job)), T0)
     assert "binaryData" not in manifest(desired, CONFIG_MAPS, job.key.name)

@@ -20,14 +20,14 @@ from tests.support.jobs import (
     VOLCANO,
     Written,
     a_group,
-    a_job,
-    a_pod,
     a_refusal,
-    a_template,
     all_pods,
     changed,
     creates,
     deletes,
+    make_job,
+    make_pod,
+    make_template,
     manifest,
     patches,
     reasons,
@@ -45,9 +45,9 @@ ABSENT = replace(VOLCANO, group_crd_missing=True)
 
 def asking(cpu: str = "2", **told: Any) -> Job:
     """A job each of whose pods asks for that."""
-    template = a_template({"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}})
+    template = make_template({"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}})
     shape: Written = {"workers": 2, "template": template} | told
-    return a_job(**shape)
+    return make_job(**shape)
 
 
 def group_spec(job: Job, context: PlanContext = VOLCANO) -> Written:
@@ -112,11 +112,11 @@ def test_an_elastic_job_may_start_with_its_fewest_workers(requests: int | None, 
 
 
 def test_pods_that_ask_for_nothing_ask_the_group_for_nothing() -> None:
-    assert group_spec(a_job(workers=2)) == {"minMember": 2}
+    assert group_spec(make_job(workers=2)) == {"minMember": 2}
 
 
-def test_an_amount_that_nobody_can_read_does_not_keep_the_group_from_being_made() -> None:
-    job = a_job(workers=2, template=a_template({"resources": {"requests": {"cpu": "much"}}}))
+def test_invalid_quantity_does_not_block_the_group() -> None:
+    job = make_job(workers=2, template=make_template({"resources": {"requests": {"cpu": "much"}}}))
     assert group_spec(job) == {"minMember": 2}
 
 
@@ -145,7 +145,7 @@ def test_a_queue_that_volcano_filled_in_is_left_alone() -> None:
     assert not [each for each in writes_of(plan(job, there, T0, VOLCANO)) if isinstance(each, Patch)]
 
 
-def test_an_amount_that_volcano_wrote_back_in_a_form_of_its_own_is_left_alone() -> None:
+def test_quantity_rewritten_by_volcano_is_not_patched() -> None:
     """It writes whole PodGroups, and Go spells amounts in one way: else each of its writes would bring one of ours."""
     job = asking(policies={"schedulingPolicy": {"minResources": {"cpu": 4, "memory": "2048Mi", "a/b": "1000m"}}})
     there = Children(group=its_group(job, min_resources={"cpu": "4", "memory": "2Gi", "a/b": "1"}))
@@ -166,13 +166,13 @@ def test_a_group_that_the_user_made_counts_as_it_is(owner: str) -> None:
     assert "in queue theirs" in why_not_running(waits)[1]
 
 
-def test_a_group_that_somebody_deletes_is_made_again_and_the_job_runs_on() -> None:
+def test_deleted_group_is_recreated_while_the_job_runs() -> None:
     job = asking()
     desired = plan(job, running(job), T0, VOLCANO)
     assert (creates(desired), desired.status.phase) == (["mnist"], "Running")
 
 
-def test_a_group_that_the_api_server_refused_is_tried_again_at_its_time_and_its_words_are_told() -> None:
+def test_refused_group_is_retried_and_reported() -> None:
     job = asking()
     refusal = a_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
     early = plan(job, Children(refusals=(refusal,)), T0, VOLCANO)
@@ -206,9 +206,9 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
 
 
-def test_who_names_volcano_himself_is_given_the_time_to_bring_his_own_group() -> None:
+def test_user_group_may_arrive_after_the_job() -> None:
     """The user guide has the job first and the PodGroup second, in one file."""
-    job = asking(template=a_template(schedulerName="volcano"))
+    job = asking(template=make_template(schedulerName="volcano"))
     first = plan(job, Children(), T0, VOLCANO)
     assert (creates(first), first.requeue_at) == ([], T0 + 2 * SECONDS)
     later = with_status(job, first.status)
@@ -216,10 +216,10 @@ def test_who_names_volcano_himself_is_given_the_time_to_bring_his_own_group() ->
     assert creates(plan(later, Children(), T0 + 2 * SECONDS, VOLCANO)) == ["mnist"]
 
 
-def test_a_gang_that_stands_in_its_own_way_is_let_in_without_asking_for_room() -> None:
+def test_gang_blocked_by_its_own_pods_is_admitted() -> None:
     """Its bound pods hold what Volcano wants to see free; then the group says again what it asks for."""
     job = asking(workers=3)
-    bound = a_pod(job, "worker", 0, phase="Pending", node="node-0")
+    bound = make_pod(job, "worker", 0, phase="Pending", node="node-0")
     stuck = Children((bound,), group=its_group(job, "Pending"))
     assert patches(plan(job, stuck, T0, VOLCANO))["mnist"]["spec"]["minResources"] == {"cpu": None, "memory": None}
     let_in = Children((bound,), group=its_group(job, "Inqueue", min_resources={}))
@@ -253,7 +253,7 @@ def test_once_there_are_pods_the_groups_phase_holds_nothing_up(phase: str) -> No
     job = asking(workers=3)
     started = running(job)
     assert plan(job, replace(started, group=its_group(job, phase)), T0, VOLCANO).status.phase == "Running"
-    half = Children((a_pod(job, "worker", 0, phase="Pending"),), group=its_group(job, phase))
+    half = Children((make_pod(job, "worker", 0, phase="Pending"),), group=its_group(job, phase))
     assert creates(plan(job, half, T0, VOLCANO), PODS) == ["mnist-worker-1", "mnist-worker-2"]
 
 
@@ -296,7 +296,7 @@ def test_the_group_is_kept_across_attempts_and_asked_again() -> None:
     assert life.children().group is None
 
 
-def test_a_gang_that_waits_is_bounded_by_the_start_deadline_which_says_why() -> None:
+def test_start_deadline_bounds_a_waiting_gang() -> None:
     life = Model(asking(policies={"startDeadlineSeconds": 60}), Children(), T0, VOLCANO)
     life.rest()
     life.admits("Pending")
@@ -321,13 +321,13 @@ def test_a_gang_that_waits_is_bounded_by_the_start_deadline_which_says_why() -> 
         ("", ("volcano", "volcano"), False),
     ],
 )
-def test_a_job_is_a_gang_where_the_operator_is_told_so_and_no_template_says_otherwise(
+def test_gang_needs_flag_and_no_foreign_scheduler(
     scheduling: str, schedulers: tuple[str | None, str | None], gang: bool
 ) -> None:
-    job = a_job(ps=1, workers=1)
+    job = make_job(ps=1, workers=1)
     assert job.spec
     parts = {
-        role: msgspec.structs.replace(part, template=a_template(schedulerName=name) if name else a_template())
+        role: msgspec.structs.replace(part, template=make_template(schedulerName=name) if name else make_template())
         for (role, part), name in zip(job.spec.roles.items(), schedulers, strict=True)
     }
     job = changed(job, **{str(role): part for role, part in parts.items()})
@@ -341,7 +341,7 @@ def test_a_job_is_a_gang_where_the_operator_is_told_so_and_no_template_says_othe
 
 def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
     """KF-C13."""
-    job = a_job(workers=1, template=a_template(schedulerName="mine"))
+    job = make_job(workers=1, template=make_template(schedulerName="mine"))
     desired = plan(job, Children(), T0, VOLCANO)
     pod = manifest(desired, PODS, "mnist-worker-0")
     assert pod["spec"]["schedulerName"] == "mine"
@@ -358,14 +358,14 @@ def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
     assert "GangAtRisk" not in [each.type for each in plan(job, Children(), T0).status.conditions]
 
 
-def test_without_the_flag_volcano_in_a_template_is_passed_through() -> None:
-    job = a_job(workers=1, template=a_template(schedulerName="volcano"))
+def test_volcano_template_without_flag_is_passed_through() -> None:
+    job = make_job(workers=1, template=make_template(schedulerName="volcano"))
     pod = manifest(plan(job, Children(), T0), PODS, "mnist-worker-0")
     assert pod["spec"]["schedulerName"] == "volcano"
     assert "scheduling.k8s.io/group-name" not in pod["metadata"]["annotations"]
 
 
-def test_where_the_cluster_has_no_groups_the_job_waits_and_says_what_to_do() -> None:
+def test_missing_pod_group_crd_is_reported_with_the_fix() -> None:
     desired = plan(asking(), Children(), T0, ABSENT)
     assert writes_of(desired) == []
     assert why_not_running(desired) == (

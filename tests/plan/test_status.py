@@ -13,11 +13,11 @@ from tests.support.jobs import (
     T0,
     UID,
     a_barrier,
-    a_job,
-    a_pod,
     a_refusal,
     all_pods,
     held_back,
+    make_job,
+    make_pod,
     reasons,
     replaced,
     running,
@@ -30,15 +30,15 @@ from tests.support.jobs import (
 
 
 def test_pods_are_counted_by_role_and_sort() -> None:
-    job = a_job(ps=1, workers=6)
+    job = make_job(ps=1, workers=6)
     pods = (
-        a_pod(job, "ps", 0),
-        a_pod(job, "worker", 0),
-        a_pod(job, "worker", 1, exit_code=0),
-        a_pod(job, "worker", 2, phase="Pending"),
+        make_pod(job, "ps", 0),
+        make_pod(job, "worker", 0),
+        make_pod(job, "worker", 1, exit_code=0),
+        make_pod(job, "worker", 2, phase="Pending"),
         held_back(job, "worker", 3),
-        a_pod(job, "worker", 4, phase="Unknown"),
-        a_pod(job, "worker", 5),
+        make_pod(job, "worker", 4, phase="Unknown"),
+        make_pod(job, "worker", 5),
     )
     status = plan(job, Children(pods), T0).status
     assert status.ps
@@ -52,7 +52,7 @@ def test_pods_are_counted_by_role_and_sort() -> None:
 
 
 def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
-    job = a_job(workers=20)
+    job = make_job(workers=20)
     worker = plan(job, running(job), T0).status.worker
     assert worker
     assert [each.name for each in worker.refs] == [f"mnist-worker-{index}" for index in range(16)]
@@ -60,12 +60,12 @@ def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
 
 
 def test_a_role_that_left_the_spec_leaves_the_status() -> None:
-    job = with_status(a_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
+    job = with_status(make_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
     assert plan(job, running(job), T0).status.heter is None
 
 
-def test_mode_generation_and_the_selector_of_the_workers_are_told() -> None:
-    job = a_job(workers=2)
+def test_status_has_mode_generation_and_selector() -> None:
+    job = make_job(workers=2)
     status = plan(job, running(job), T0).status
     assert (status.mode, status.observed_generation) == ("Collective", 1)
     assert status.selector == f"batch.paddlepaddle.org/job-uid={UID},paddle-res-type=worker"
@@ -74,10 +74,10 @@ def test_mode_generation_and_the_selector_of_the_workers_are_told() -> None:
 def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
     """The Go operator's had 318 KB for 1,000 workers."""
     name = "n" * 51
-    job = a_job(name, ps=100, workers=5000, heter=100)
+    job = make_job(name, ps=100, workers=5000, heter=100)
     refusal = a_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
     before = plan(job, Children(all_pods(job)[:-1], refusals=(refusal,)), T0).status
-    failed = a_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
+    failed = make_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
     status = plan(with_status(job, before), replaced(running(job), failed), T0).status
     for each in (before, status):
         written = msgspec.json.encode(each)
@@ -103,29 +103,29 @@ def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
 )
 def test_the_phase_is_derived_afresh_from_the_pods(told: list[dict[str, Any]], phase: str) -> None:
     for stored in ("", "Pending", "Starting", "Running"):
-        job = a_job(workers=2, phase=stored)
-        pods = [a_pod(job, "worker", index, **each) for index, each in enumerate(told)]
+        job = make_job(workers=2, phase=stored)
+        pods = [make_pod(job, "worker", index, **each) for index, each in enumerate(told)]
         assert plan(job, replaced(running(job), *pods), T0).status.phase == phase
 
 
 def test_without_a_pod_a_job_is_pending() -> None:
-    assert plan(a_job(workers=2), Children(), T0).status.phase == "Pending"
+    assert plan(make_job(workers=2), Children(), T0).status.phase == "Pending"
 
 
 def test_a_later_attempt_is_restarting_until_its_barrier_is_open() -> None:
-    job = a_job(workers=2, phase="Restarting", attempt=1)
+    job = make_job(workers=2, phase="Restarting", attempt=1)
     pods = tuple(held_back(job, "worker", index) for index in range(2))
     assert plan(job, Children(pods), T0).status.phase == "Restarting"
     assert plan(job, Children(pods, (a_barrier(job),)), T0).status.phase == "Starting"
 
 
-def test_an_elastic_job_is_never_restarting_since_it_has_no_barrier() -> None:
-    job = a_job(workers=1, elastic=1, attempt=1)
+def test_elastic_job_is_never_restarting() -> None:
+    job = make_job(workers=1, elastic=1, attempt=1)
     assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
 
 
 def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     first = plan(job, running(job), T0).status
     assert first.start_time == T0
     assert plan(with_status(job, first), running(job), T0 + SECONDS).status.start_time == T0
@@ -136,7 +136,7 @@ def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
 
 
 def test_a_condition_keeps_its_time_as_long_as_it_says_the_same() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     first = plan(job, Children(), T0).status
     later = plan(with_status(job, first), Children(all_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
     assert the_condition(later, "Running").reason != the_condition(first, "Running").reason
@@ -148,7 +148,7 @@ def test_a_condition_keeps_its_time_as_long_as_it_says_the_same() -> None:
 
 
 def test_conditions_stand_in_a_fixed_order() -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     status = plan(job, running(job), T0).status
     assert [each.type for each in status.conditions] == ["Accepted", "Running"]
     assert the_condition(status, "Accepted").status == "True"
@@ -184,16 +184,16 @@ CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
 
 @pytest.mark.parametrize(("told", "said"), CONTAINER_TROUBLE)
 def test_what_keeps_a_pod_from_running_is_told(told: dict[str, Any], said: tuple[str, str]) -> None:
-    job = a_job(workers=2)
-    desired = plan(job, Children((a_pod(job, "worker", 0), a_pod(job, "worker", 1, phase="Pending", **told))), T0)
+    job = make_job(workers=2)
+    desired = plan(job, Children((make_pod(job, "worker", 0), make_pod(job, "worker", 1, phase="Pending", **told))), T0)
     assert why_not_running(desired) == said
     assert [(each.reason, each.note, each.warning) for each in desired.events] == [(*said, True)]
 
 
 @pytest.mark.parametrize("words", ['configmap "mnist" not found', "failed to sync configmap cache: timed out"])
-def test_waiting_for_the_barrier_is_no_trouble_also_right_after_it_was_opened(words: str) -> None:
+def test_waiting_for_the_barrier_is_progress(words: str) -> None:
     """Kubelet goes on saying so until it has looked again: no warning for that in every job's life."""
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     pod = held_back(job, "worker", 0, waiting_message=words)
     barrier = a_barrier(job)
     for children in (
@@ -204,9 +204,9 @@ def test_waiting_for_the_barrier_is_no_trouble_also_right_after_it_was_opened(wo
 
 
 def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     refusal = a_refusal(job, "pods", "mnist-worker-1")
-    stuck = a_pod(job, "worker", 0, phase="Pending", unschedulable="0/4 nodes")
+    stuck = make_pod(job, "worker", 0, phase="Pending", unschedulable="0/4 nodes")
     desired = plan(job, Children((stuck,), refusals=(refusal,)), T0)
     assert why_not_running(desired) == (
         "QuotaExceeded",
@@ -214,8 +214,8 @@ def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
     )
 
 
-def test_a_refusal_of_something_that_is_no_longer_wanted_is_forgotten() -> None:
-    job = a_job(workers=1)
+def test_obsolete_refusal_is_ignored() -> None:
+    job = make_job(workers=1)
     refusal = a_refusal(job, "pods", "mnist-worker-1")
     desired = plan(job, Children(all_pods(job, phase="Pending"), refusals=(refusal,)), T0)
     assert why_not_running(desired)[0] == "WaitingForAddresses"
@@ -224,30 +224,34 @@ def test_a_refusal_of_something_that_is_no_longer_wanted_is_forgotten() -> None:
 
 PROGRESS = [
     (Children(), "CreatingPods", "2 of 2 pods are not created yet"),
-    (Children(all_pods(a_job(workers=2), phase="Pending")), "WaitingForAddresses", "2 of 2 pods have no address yet"),
     (
-        running(a_job(workers=2), ready=False),
+        Children(all_pods(make_job(workers=2), phase="Pending")),
+        "WaitingForAddresses",
+        "2 of 2 pods have no address yet",
+    ),
+    (
+        running(make_job(workers=2), ready=False),
         "StartingContainers",
         "2 of 2 pods are starting",
     ),
     (
-        Children((*all_pods(a_job(workers=2), phase="Pending", terminating=True),)),
+        Children((*all_pods(make_job(workers=2), phase="Pending", terminating=True),)),
         "PodsTerminating",
         "waiting for 2 pods of the previous attempt to terminate",
     ),
-    (running(a_job(workers=2)), "AllPodsRunning", "all pods run"),
+    (running(make_job(workers=2)), "AllPodsRunning", "all pods run"),
 ]
 
 
 @pytest.mark.parametrize(("children", "reason", "message"), PROGRESS)
 def test_progress_is_told_and_is_no_warning(children: Children, reason: str, message: str) -> None:
-    desired = plan(a_job(workers=2), children, T0)
+    desired = plan(make_job(workers=2), children, T0)
     assert why_not_running(desired) == (reason, message)
     assert [each.warning for each in desired.events] == [False]
 
 
 def test_news_are_told_once() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     first = plan(job, Children(), T0)
     assert reasons(first) == ["CreatingPods"]
     assert (
@@ -257,6 +261,6 @@ def test_news_are_told_once() -> None:
 
 
 def test_another_reason_is_news() -> None:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
     assert reasons(plan(job, Children(all_pods(job, phase="Pending")), T0)) == ["WaitingForAddresses"]

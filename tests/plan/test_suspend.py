@@ -18,17 +18,17 @@ from tests.support.jobs import (
     VOLCANO,
     Written,
     a_group,
-    a_job,
-    a_template,
     all_pods,
     deletes,
     deletes_all,
+    make_job,
+    make_template,
     running,
     the_condition,
     with_status,
     writes_of,
 )
-from tests.support.model import Model, a_life
+from tests.support.model import Model, start_scenario
 
 SUSPENDED = {"suspend": True}
 
@@ -49,7 +49,7 @@ def suspended(life: Model) -> Model:
 
 @pytest.mark.parametrize("shape", [{"workers": 2}, {"ps": 1, "workers": 2, "intranet": "Service"}], ids=str)
 def test_a_job_that_was_made_suspended_has_nothing(shape: Written) -> None:
-    life = Model(a_job(**shape, policies=SUSPENDED), Children(), T0)
+    life = Model(make_job(**shape, policies=SUSPENDED), Children(), T0)
     life.wait(10000)
     assert (life.pods, life.services, life.config_maps, life.group) == ({}, {}, {}, None)
     assert (life.status.phase, life.status.attempt, life.status.ready) == ("Suspended", 0, f"0/{life.job.spec.total}")  # type: ignore[union-attr]
@@ -60,7 +60,7 @@ def test_a_job_that_was_made_suspended_has_nothing(shape: Written) -> None:
 
 def test_it_is_written_down_before_the_first_pod_goes() -> None:
     """And with another attempt: whatever happens then, no pod of before is taken for one of after."""
-    job = a_job(ps=1, workers=2, intranet="Service", phase="Running", start_time=T0, policies=SUSPENDED)
+    job = make_job(ps=1, workers=2, intranet="Service", phase="Running", start_time=T0, policies=SUSPENDED)
     there = running(job)
     first = plan(job, there, T0)
     assert writes_of(first) == []
@@ -74,8 +74,8 @@ def test_it_is_written_down_before_the_first_pod_goes() -> None:
     assert (second.status.attempt, second.events) == (1, ())
 
 
-def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> None:
-    life = a_life(a_job(ps=1, workers=2, intranet="Service"), PlanContext(free_host_port=35000))
+def test_suspend_deletes_children_and_keeps_history() -> None:
+    life = start_scenario(make_job(ps=1, workers=2, intranet="Service"), PlanContext(free_host_port=35000))
     suspended(life)
     assert (life.pods, life.services, life.config_maps) == ({}, {}, {})
     assert (life.status.phase, life.status.host_port) == ("Suspended", 35000)
@@ -84,14 +84,14 @@ def test_everything_of_a_job_that_runs_goes_and_the_job_keeps_what_it_is() -> No
 
 
 @pytest.mark.parametrize("clean", [None, "Always", "Never", "OnFailure", "OnCompletion"])
-def test_whatever_the_clean_policy_says_nothing_of_a_suspended_job_is_kept(clean: str | None) -> None:
+def test_suspend_ignores_clean_pod_policy(clean: str | None) -> None:
     """KF-C1: that policy is about finished jobs."""
-    life = suspended(a_life(a_job(ps=1, workers=2, intranet="Service", clean=clean)))
+    life = suspended(start_scenario(make_job(ps=1, workers=2, intranet="Service", clean=clean)))
     assert (life.status.phase, life.pods, life.services, life.config_maps) == ("Suspended", {}, {}, {})
 
 
 def test_no_pod_goes_twice_while_it_takes_its_time() -> None:
-    job = a_job(workers=3, policies=SUSPENDED)
+    job = make_job(workers=3, policies=SUSPENDED)
     job = with_status(job, plan(job, running(job), T0).status)
     leaving = Children(all_pods(job, attempt=0, terminating=True))
     assert writes_of(plan(job, leaving, T0)) == []
@@ -99,13 +99,13 @@ def test_no_pod_goes_twice_while_it_takes_its_time() -> None:
 
 @pytest.mark.parametrize("phase", ["Completed", "Failed"])
 def test_a_finished_job_is_not_touched(phase: str) -> None:
-    job = a_job(workers=2, phase=phase, clean="Never", policies=SUSPENDED)
+    job = make_job(workers=2, phase=phase, clean="Never", policies=SUSPENDED)
     desired = plan(job, Children(all_pods(job, exit_code=0)), T0)
     assert (desired.status, writes_of(desired)) == (job.status, [])
 
 
-def test_a_failure_that_nobody_has_seen_yet_does_not_fail_a_job_that_is_suspended() -> None:
-    life = a_life(a_job(workers=2))
+def test_unseen_failure_does_not_fail_a_suspended_job() -> None:
+    life = start_scenario(make_job(workers=2))
     life.exits("mnist-worker-0", 1)
     suspended(life)
     assert life.status.phase == "Suspended"
@@ -121,7 +121,7 @@ def test_a_failure_that_nobody_has_seen_yet_does_not_fail_a_job_that_is_suspende
 )
 def test_a_success_that_nobody_has_seen_yet_is_not_thrown_away(shape: Written, done: tuple[int, ...]) -> None:
     """The operator was down, or the user was a moment too late: what is done need not be done again."""
-    life = a_life(a_job(**shape))
+    life = start_scenario(make_job(**shape))
     for index in done:
         life.exits(f"mnist-worker-{index}", 0)
     suspended(life)
@@ -130,20 +130,20 @@ def test_a_success_that_nobody_has_seen_yet_is_not_thrown_away(shape: Written, d
 
 
 def test_a_success_of_some_is_none() -> None:
-    life = a_life(a_job(workers=2))
+    life = start_scenario(make_job(workers=2))
     life.exits("mnist-worker-0", 0)
     assert suspended(life).status.phase == "Suspended"
 
 
-def test_pods_of_the_go_operator_go_one_by_one_and_its_services_as_well() -> None:
-    job = a_job(workers=3, intranet="Service", policies=SUSPENDED)
+def test_go_children_are_deleted_one_by_one() -> None:
+    job = make_job(workers=3, intranet="Service", policies=SUSPENDED)
     job = with_status(job, plan(job, running(job), T0).status)
     there = running(job, created_by_us=False)
     assert len(deletes(plan(job, there, T0), PODS)) == 3
 
 
 def test_the_jobs_own_group_goes_and_the_users_stays() -> None:
-    job = a_job(workers=1, policies=SUSPENDED)
+    job = make_job(workers=1, policies=SUSPENDED)
     job = with_status(job, plan(job, Children(), T0, VOLCANO).status)
     assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO), POD_GROUPS) == ["mnist"]
     assert writes_of(plan(job, Children(group=a_group(job, owner_uid="")), T0, VOLCANO)) == []
@@ -153,7 +153,7 @@ def test_the_jobs_own_group_goes_and_the_users_stays() -> None:
 
 
 def test_a_resumed_job_starts_afresh() -> None:
-    life = a_life(a_job(workers=2))
+    life = start_scenario(make_job(workers=2))
     before = {pod.uid for pod in life.pods.values()}
     suspended(life).wait(500)
     life.asks(suspend=False)
@@ -170,7 +170,7 @@ def test_a_resumed_job_starts_afresh() -> None:
 
 
 def test_a_job_that_was_made_suspended_starts_as_any_other() -> None:
-    life = Model(a_job(workers=2, policies=SUSPENDED), Children(), T0)
+    life = Model(make_job(workers=2, policies=SUSPENDED), Children(), T0)
     life.wait(100)
     life.asks(suspend=False)
     life.all_run()
@@ -178,7 +178,7 @@ def test_a_job_that_was_made_suspended_starts_as_any_other() -> None:
 
 
 def test_a_pod_of_before_that_does_not_go_is_never_one_of_after() -> None:
-    life = a_life(a_job(workers=2))
+    life = start_scenario(make_job(workers=2))
     stuck = life.pods["mnist-worker-0"]
     life.silent.add(stuck.node)
     suspended(life)
@@ -191,8 +191,8 @@ def test_a_pod_of_before_that_does_not_go_is_never_one_of_after() -> None:
     assert (life.status.phase, life.pods["mnist-worker-0"].uid != stuck.uid) == ("Running", True)
 
 
-def test_a_job_says_nowhere_that_it_is_suspended_once_it_is_resumed() -> None:
-    life = suspended(a_life(a_job(workers=2)))
+def test_resumed_job_has_no_suspended_condition() -> None:
+    life = suspended(start_scenario(make_job(workers=2)))
     life.asks(suspend=False)
     resumed = life.plan()
     told = the_condition(resumed.status, "Running")
@@ -200,8 +200,8 @@ def test_a_job_says_nowhere_that_it_is_suspended_once_it_is_resumed() -> None:
     assert (told.status, told.reason, told.message) == ("False", "Resumed", message)
 
 
-def test_a_resumed_job_that_restarts_before_it_has_run_is_restarting_until_it_starts() -> None:
-    life = suspended(a_life(a_job(workers=2)))
+def test_resumed_job_can_be_restarting() -> None:
+    life = suspended(start_scenario(make_job(workers=2)))
     life.asks(suspend=False)
     life.rest()
     for name in list(life.pods):
@@ -213,17 +213,17 @@ def test_a_resumed_job_that_restarts_before_it_has_run_is_restarting_until_it_st
 
 
 def test_what_changed_meanwhile_counts() -> None:
-    life = a_life(a_job(workers=2))
+    life = start_scenario(make_job(workers=2))
     suspended(life)
     life.asks(scheduling_policy=SchedulingPolicy(queue="other"))
-    life.asks(worker=a_job(workers=3).spec.worker)  # type: ignore[union-attr]
+    life.asks(worker=make_job(workers=3).spec.worker)  # type: ignore[union-attr]
     life.asks(suspend=False)
     life.all_run()
     assert (life.status.phase, len(life.pods), life.status.attempt) == ("Running", 3, 1)
 
 
 def test_suspended_and_resumed_again_and_again() -> None:
-    life = a_life(a_job(workers=2, policies={"activeDeadlineSeconds": 1000}))
+    life = start_scenario(make_job(workers=2, policies={"activeDeadlineSeconds": 1000}))
     for number in range(1, 5):
         life.wait(100)
         suspended(life).wait(5000)
@@ -235,7 +235,7 @@ def test_suspended_and_resumed_again_and_again() -> None:
 
 
 def test_a_change_of_mind_that_nobody_saw_changes_nothing() -> None:
-    life = a_life(a_job(workers=2))
+    life = start_scenario(make_job(workers=2))
     before = life.pods
     life.asks(suspend=True)
     life.asks(suspend=False)
@@ -244,7 +244,7 @@ def test_a_change_of_mind_that_nobody_saw_changes_nothing() -> None:
 
 
 def test_an_elastic_job_is_suspended_and_resumed_as_well() -> None:
-    life = a_life(a_job(workers=2, elastic=1), ETCD)
+    life = start_scenario(make_job(workers=2, elastic=1), ETCD)
     suspended(life)
     assert life.pods == {}
     life.asks(suspend=False)
@@ -257,7 +257,7 @@ def test_an_elastic_job_is_suspended_and_resumed_as_well() -> None:
 
 def failing(**told: Any) -> Model:
     shape: Written = {"workers": 2, "policies": {"backoffLimit": 3}} | told
-    return a_life(a_job(**shape))
+    return start_scenario(make_job(**shape))
 
 
 def test_the_tries_that_are_used_up_stay_used_up() -> None:
@@ -272,7 +272,7 @@ def test_the_tries_that_are_used_up_stay_used_up() -> None:
 
 
 def test_kubelets_tries_stay_used_up_as_well() -> None:
-    life = failing(template=a_template(restartPolicy="OnFailure"))
+    life = failing(template=make_template(restartPolicy="OnFailure"))
     life.starts_again("mnist-worker-0", 2)
     life.rest()
     suspended(life)
@@ -287,7 +287,7 @@ def test_kubelets_tries_stay_used_up_as_well() -> None:
 
 
 def test_kubelets_tries_while_its_pods_go_are_no_more_than_all() -> None:
-    life = failing(template=a_template(restartPolicy="OnFailure"))
+    life = failing(template=make_template(restartPolicy="OnFailure"))
     life.asks(suspend=True)
     life.starts_again("mnist-worker-0", 9)
     life.rest()
@@ -322,7 +322,7 @@ def test_who_was_about_to_be_replaced_alone_is_not_any_more() -> None:
 def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -> None:
     """KF-C10."""
     policies = {"managedBy": by, "suspend": True, "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 1}
-    job = a_job(workers=2, policies=policies, **told)
+    job = make_job(workers=2, policies=policies, **told)
     desired = plan(job, running(job), T0 + 9 * SECONDS, PlanContext(free_host_port=35000))
     assert (desired.status, desired.waves, desired.events, desired.requeue_at) == (job.status, (), (), None)
 
@@ -338,7 +338,7 @@ def test_a_job_that_is_anothers_is_left_alone_entirely(by: str, told: Written) -
     ],
 )
 @pytest.mark.parametrize("view", [job_view, cached_job_view])
-def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, told: bool, view: Any) -> None:
+def test_invalid_job_of_another_controller_is_ignored(by: object, told: bool, view: Any) -> None:
     """It may have been stored before there were rules, and they are not its manager's."""
     metadata = {"name": "mnist", "namespace": "paddle-system", "uid": "1", "resourceVersion": "7", "generation": 1}
     written = {"metadata": metadata, "spec": {"managedBy": by, "worker": {"replicas": -1, "template": {}}}}
@@ -353,4 +353,4 @@ def test_anothers_job_is_left_alone_also_where_it_breaks_our_rules(by: object, t
 @pytest.mark.parametrize("by", ["", "batch.paddlepaddle.org/paddle-operator"])
 def test_a_job_that_is_nobodys_or_ours_is_ours(by: str) -> None:
     """KF-C10."""
-    assert a_life(a_job(workers=2, policies={"managedBy": by})).status.phase == "Running"
+    assert start_scenario(make_job(workers=2, policies={"managedBy": by})).status.phase == "Running"

@@ -10,12 +10,12 @@ from tests.support.jobs import (
     GO_FINALIZER,
     T0,
     a_go_barrier,
-    a_job,
-    a_pod,
     all_pods,
     all_services,
     creates,
     deletes,
+    make_job,
+    make_pod,
     patches,
     replaced,
     scaled,
@@ -29,13 +29,13 @@ from tests.support.jobs import (
 
 
 def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
-    job = a_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
+    job = make_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
     pods = all_pods(job, created_by_us=False, **told)
     return job, Children(pods, (a_go_barrier(job),), all_services(job, created_by_us=False))
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
-def test_a_job_of_the_go_operator_is_taken_over_and_nothing_of_it_is_touched(intranet: str) -> None:
+def test_running_go_job_is_taken_over_untouched(intranet: str) -> None:
     job, children = from_go(intranet)
     desired = plan(job, children, T0)
     assert desired.status.phase == "Running"
@@ -49,9 +49,9 @@ def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
     assert list(patches(plan(job, children, T0))) == ["mnist"]
 
 
-def test_a_job_of_the_go_operator_is_completed_though_its_servers_never_exit() -> None:
+def test_go_job_completes_though_its_servers_run() -> None:
     job, children = from_go()
-    done = [a_pod(job, "worker", index, exit_code=0, created_by_us=False) for index in range(2)]
+    done = [make_pod(job, "worker", index, exit_code=0, created_by_us=False) for index in range(2)]
     desired = plan(job, replaced(children, *done), T0)
     assert desired.status.phase == "Completed"
     assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
@@ -71,7 +71,7 @@ def test_pods_of_the_go_operator_that_run_get_no_barrier_of_ours() -> None:
     assert creates(plan(job, Children(children.pods), T0)) == []
 
 
-def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> None:
+def test_deleted_pod_of_a_go_job_restarts_it() -> None:
     job, children = from_go(intranet="Service")
     desired = plan(job, without(children, "mnist-worker-1"), T0)
     assert desired.status.attempt == 1
@@ -84,7 +84,7 @@ def test_a_pod_of_the_go_operator_that_vanished_restarts_the_job_as_ours() -> No
     assert creates(fresh, SERVICES) == []
 
 
-def test_another_number_of_pods_in_a_job_of_the_go_operator_restarts_it() -> None:
+def test_changed_replicas_of_a_go_job_restart_it() -> None:
     """Its ConfigMap does not say for how many it was written."""
     job, children = from_go()
     fewer = plan(scaled(job, worker=1), children, T0)

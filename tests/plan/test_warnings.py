@@ -10,10 +10,10 @@ from tests.support.jobs import (
     ETCD,
     SECONDS,
     T0,
-    a_job,
-    a_template,
     changed,
     creates,
+    make_job,
+    make_template,
     reasons,
     running,
     the_condition,
@@ -23,7 +23,7 @@ from tests.support.jobs import (
 
 def setting(*names: str, **told: Any) -> Job:
     env = [{"name": name, "value": "mine"} for name in names]
-    return a_job(**{"workers": 2} | told, template=a_template({"env": env}))
+    return make_job(**{"workers": 2} | told, template=make_template({"env": env}))
 
 
 def conditions(job: Job) -> list[str]:
@@ -39,7 +39,7 @@ DECISIVE = [
 
 
 @pytest.mark.parametrize("name", DECISIVE)
-def test_a_variable_of_the_rendezvous_that_the_user_set_is_warned_of(name: str) -> None:
+def test_user_set_rendezvous_variable_is_warned_of(name: str) -> None:
     job = setting(name)
     desired = plan(job, running(job), T0)
     found = the_condition(desired.status, "RendezvousAtRisk")
@@ -69,14 +69,14 @@ def test_any_other_variable_is_the_users_business(name: str) -> None:
 def test_a_risk_that_is_gone_is_told_as_gone_and_is_no_news() -> None:
     job = setting("POD_IP")
     first = plan(job, running(job), T0).status
-    mended = with_status(a_job(workers=2), first)
+    mended = with_status(make_job(workers=2), first)
     desired = plan(mended, running(mended), T0 + 9 * SECONDS)
     assert the_condition(desired.status, "RendezvousAtRisk").status == "False"
     assert reasons(desired) == []
 
 
-def test_workers_that_are_always_restarted_are_warned_of_since_the_job_never_completes() -> None:
-    job = a_job(workers=2, template=a_template(restartPolicy="Always"))
+def test_restart_policy_always_on_workers_is_warned_of() -> None:
+    job = make_job(workers=2, template=make_template(restartPolicy="Always"))
     found = the_condition(plan(job, running(job), T0).status, "CompletionAtRisk")
     assert (found.status, found.reason) == ("True", "RestartsAlways")
     assert found.message == (
@@ -85,16 +85,16 @@ def test_workers_that_are_always_restarted_are_warned_of_since_the_job_never_com
     )
 
 
-def test_servers_may_always_be_restarted_since_they_never_exit_anyway() -> None:
-    job = a_job(ps=1, workers=1)
+def test_restart_policy_always_on_servers_is_fine() -> None:
+    job = make_job(ps=1, workers=1)
     assert job.spec
     assert job.spec.ps
-    servers = type(job.spec.ps)(1, a_template(restartPolicy="Always"))
+    servers = type(job.spec.ps)(1, make_template(restartPolicy="Always"))
     assert conditions(changed(job, ps=servers)) == ["Accepted", "Running"]
 
 
-def test_elastic_workers_are_not_always_restarted_whatever_the_user_wrote() -> None:
-    job = a_job(workers=2, elastic=1, template=a_template(restartPolicy="Always"))
-    desired = plan(job, running(a_job(workers=2)), T0, ETCD)
+def test_elastic_workers_get_restart_policy_on_failure() -> None:
+    job = make_job(workers=2, elastic=1, template=make_template(restartPolicy="Always"))
+    desired = plan(job, running(make_job(workers=2)), T0, ETCD)
     assert [each.type for each in desired.status.conditions] == ["Accepted", "Running"]
     assert creates(desired) == []

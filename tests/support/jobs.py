@@ -38,12 +38,12 @@ VOLCANO = PlanContext(scheduling="volcano")
 Written = dict[str, Any]
 
 
-def a_template(container: Written | None = None, *others: Written, **spec: object) -> Written:
+def make_template(container: Written | None = None, *others: Written, **spec: object) -> Written:
     """One container named `paddle`, and what is said of it; then the other containers, then fields of the pod."""
     return {"spec": {"containers": [{"name": "paddle", "image": IMAGE, **(container or {})}, *others], **spec}}
 
 
-def a_job(
+def make_job(
     name: str = "mnist",
     *,
     ps: int = 0,
@@ -67,7 +67,7 @@ def a_job(
     What is told beyond the spec is its status: phase, attempt, host_port, …
     """
     counts = {Role.PS: ps, Role.WORKER: workers, Role.HETER: heter}
-    template = template or a_template()
+    template = template or make_template()
     roles: Written = {
         str(role): RoleSpec(
             count,
@@ -118,7 +118,7 @@ def address(role: str, index: int) -> str:
     return f"10.{list(Role).index(Role(role)) + 1}.{index // 250}.{index % 250 + 1}"
 
 
-def a_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
+def make_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
     """A pod that runs, unless told otherwise: with an exit code, it has ended with that."""
     exit_code = told.get("exit_code")
     phase = told.setdefault("phase", "Running" if exit_code is None else "Failed" if exit_code else "Succeeded")
@@ -159,13 +159,13 @@ def held_back(job: Job, role: str, index: int, **told: Any) -> PodView:
     message = f'configmap "{job.key.name}" not found'
     waits = {"waiting": "CreateContainerConfigError", "waiting_message": message}
     known = {"address": address(role, index), "node": f"node-{index}", "node_address": f"192.168.0.{index + 1}"}
-    return a_pod(job, role, index, phase="Pending", **waits | known | told)
+    return make_pod(job, role, index, phase="Pending", **waits | known | told)
 
 
 def all_pods(job: Job, **told: Any) -> tuple[PodView, ...]:
     assert job.spec
     return tuple(
-        a_pod(job, role, index, **told) for role, part in job.spec.roles.items() for index in range(part.replicas)
+        make_pod(job, role, index, **told) for role, part in job.spec.roles.items() for index in range(part.replicas)
     )
 
 

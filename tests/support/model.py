@@ -355,7 +355,7 @@ class Model:
             self.pods[name] = msgspec.structs.replace(pod, address=f"10.8.{number // 250 % 250}.{number % 250 + 1}")
 
 
-def a_life(job: Job, context: PlanContext | None = None) -> Model:
+def start_scenario(job: Job, context: PlanContext | None = None) -> Model:
     """Of a job that was just made, and whose pods all run."""
     model = Model(job, Children(), T0, context)
     model.all_run()

@@ -16,18 +16,18 @@ from paddle_operator.plan.failure_policy import MAX_BACKOFF
 from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext
-from tests.plan.random_worlds import EDGES, jobs, quick
+from tests.plan.random_clusters import EDGES, jobs, quick
 from tests.support.jobs import SECONDS, T0, scaled, writes_of
 from tests.support.model import Model
 
-AROUND = PlanContext(etcd="10.0.0.9:2379", free_host_port=35020)
+CONTEXT = PlanContext(etcd="10.0.0.9:2379", free_host_port=35020)
 
 
 class Watched(Model):
     """A life in which each pass is held to what must always be so, and in which the operator can be killed."""
 
     def __init__(self, job: Job, scheduling: str = "") -> None:
-        super().__init__(job, Children(), T0, replace(AROUND, scheduling=scheduling))
+        super().__init__(job, Children(), T0, replace(CONTEXT, scheduling=scheduling))
         self.failures = 0  # that could count
         self.spared: int | None = None  # how many writes the operator lives to send in its next pass
         self.of_before: set[str] = set()  # UIDs of pods from before a suspension
@@ -265,9 +265,7 @@ def lives_on(model: Watched) -> None:
     st.sampled_from(["", "volcano"]),
     st.lists(st.tuples(ACTIONS, st.integers(0, 50)), min_size=5, max_size=25),
 )
-def test_a_life_in_which_anything_happens_ends_once_nothing_more_does(
-    job: Job, scheduling: str, happenings: list[tuple[str, int]]
-) -> None:
+def test_random_lifecycle_converges(job: Job, scheduling: str, happenings: list[tuple[str, int]]) -> None:
     model = Watched(job, scheduling)
     for action, choice in happenings:
         acts(model, action, choice)

@@ -1,4 +1,4 @@
-"""When has a pod that somebody deletes left at the latest? By our own clock, whatever the API server's says."""
+"""When must a pod that is being deleted have terminated? By our own clock, whatever the API server's says."""
 
 from datetime import datetime, timedelta
 
@@ -25,7 +25,7 @@ def left(now: datetime, known: PodView | None = None, *, grace: int = 30, uid: s
 
 
 @pytest.mark.parametrize("ahead", [0, 60, 86400])
-def test_by_a_clock_that_is_ahead_a_pod_has_its_whole_grace_as_well(ahead: int) -> None:
+def test_clock_ahead_keeps_the_grace_period(ahead: int) -> None:
     assert terminates_by(T0 + ahead * SECONDS) == T0 + (ahead + 30) * SECONDS
 
 
@@ -43,7 +43,7 @@ def test_a_grace_that_was_cut_short_is() -> None:
     assert terminates_by(T0 + 10 * SECONDS, known, grace=5) == T0 + 15 * SECONDS
 
 
-def test_a_pod_that_was_given_up_and_is_still_there_is_not_given_up_again_and_again() -> None:
+def test_force_delete_is_not_repeated_at_once() -> None:
     """A finalizer holds it, and another delete would change nothing but be told once more."""
     known = left(T0)
     assert left(T0 + 90 * SECONDS, known, grace=0).terminates_by is None
@@ -54,6 +54,6 @@ def test_another_pod_of_its_name_has_a_time_of_its_own() -> None:
     assert terminates_by(T0 + timedelta(hours=1), known, uid="q") == T0 + timedelta(hours=1, seconds=30)
 
 
-def test_of_a_pod_that_we_have_just_deleted_ourselves_the_first_word_counts() -> None:
+def test_own_delete_sets_the_termination_time() -> None:
     known = msgspec.structs.replace(left(T0), terminates_by=None)
     assert terminates_by(T0 + 100 * SECONDS, known) == T0 + 130 * SECONDS

@@ -22,13 +22,13 @@ from tests.support.jobs import (
     Written,
     a_barrier,
     a_group,
-    a_job,
-    a_pod,
     a_refusal,
     a_service,
-    a_template,
     all_pods,
     changed,
+    make_job,
+    make_pod,
+    make_template,
 )
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -106,7 +106,7 @@ def jobs(draw: st.DrawFn, *, stored: bool = True) -> Job:
     ps, heter = (0, 0) if elastic else (draw(few), draw(st.sampled_from([0, 0, 1])))
     workers = draw(st.integers(1, 4)) if elastic or not ps + heter else draw(few)
     restarts = draw(st.sampled_from(["Never", "OnFailure"]))
-    job = a_job(
+    job = make_job(
         ps=ps,
         workers=workers,
         heter=heter,
@@ -114,7 +114,7 @@ def jobs(draw: st.DrawFn, *, stored: bool = True) -> Job:
         intranet=draw(st.sampled_from(["PodIP", "Service", "Host"])),
         clean=draw(st.sampled_from([None, "Always", "Never", "OnFailure", "OnCompletion"])),
         with_gloo=draw(st.sampled_from([None, 0, 1, 2])),
-        template=a_template(restartPolicy=restarts),
+        template=make_template(restartPolicy=restarts),
         policies=draw(policies_of(workers, elastic=bool(elastic), restarts=restarts)),
         finalizers=draw(st.sampled_from([(), (), (GO_FINALIZER,)])),
     )
@@ -173,7 +173,7 @@ def a_random_pod(draw: st.DrawFn, job: Job, role: str, index: int) -> PodView:
         told |= {"address": f"10.0.0.{index + 1}", "waiting": draw(st.sampled_from(["", "CreateContainerConfigError"]))}
     elif phase != "Pending" and draw(st.integers(0, 9)) == 0:
         told |= {"address": draw(st.sampled_from(["", "fd00::1", "10.9.9.9"]))}
-    return a_pod(job, role, index, **told)
+    return make_pod(job, role, index, **told)
 
 
 @st.composite
