@@ -1,8 +1,9 @@
-"""A real control plane with our CRD, hollow nodes, and the operator: everything a job's life needs."""
+"""An API server with our CRD, hollow nodes and the operator: a real control plane, or the embedded server."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.servers import Server
 from testbed.volcano import Volcano
+from tests.stories.embedded import open_embedded_harness
 from tests.stories.gangs import GangHarness, serve_paddlejobs
 from tests.stories.harness import ClusterHarness, RecordingClient
 from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
@@ -18,6 +20,10 @@ from tests.support.volcano import pytest_collection_finish, volcano, volcano_bui
 __all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
 
 P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "planes(*names): the API servers a story runs on: real (the default), embedded")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,16 +64,55 @@ def kubelet_speed() -> float:
     return 1.0
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A story runs on a real control plane; `@on_embedded_plane` and `@on_both_planes` say otherwise."""
+    if "plane" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("planes")
+    planes = marker.args if marker else ("real",)
+    marks = {"embedded": (), "real": (pytest.mark.cluster,)}
+    metafunc.parametrize("plane", [pytest.param(each, marks=marks[each]) for each in planes], indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if isinstance(item, pytest.Function) and callspec and callspec.params.get("plane") == "real":
+            item.fixturenames.append("recovery")  # as tests/conftest.py does where a test names the control plane
+
+
 @pytest.fixture
-async def bare_harness(
+def plane(request: pytest.FixtureRequest) -> str:
+    """Which API server the story runs on."""
+    return str(request.param)
+
+
+@pytest.fixture
+def bare_harness(plane: str, kubelet_speed: float, request: pytest.FixtureRequest) -> ClusterHarness:
+    """Without an operator: a story that starts it at a certain time enters `bare_harness.run_operator()`.
+
+    `kubelet_speed` is named here so that a story can parametrize it.
+    """
+    harness: ClusterHarness = request.getfixturevalue(f"{plane}_harness")
+    return harness
+
+
+@pytest.fixture
+async def real_harness(
     control_plane: ControlPlane, garbage_collector: None, namespace: str, kubelet_speed: float
 ) -> AsyncIterator[ClusterHarness]:
-    """Without an operator: who needs one at a certain time enters `stage.run_operator()`."""
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=4, gpus=8, labels=P100, speed=kubelet_speed) as nodes,
         ClusterHarness(control_plane, client, nodes, namespace).open() as harness,
     ):
+        yield harness
+
+
+@pytest.fixture
+async def embedded_harness(tmp_path: Path, kubelet_speed: float) -> AsyncIterator[ClusterHarness]:
+    async with open_embedded_harness(tmp_path / "apiserver", labels=P100, speed=kubelet_speed) as harness:
         yield harness
 
 

@@ -4,7 +4,7 @@ A real scheduler is not there, so pods are bound in turn: the n-th of a role to 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -41,13 +41,15 @@ class EmbeddedPlane:
 
 
 @asynccontextmanager
-async def embedded_harness(folder: Path) -> AsyncIterator[ClusterHarness]:
-    async with ApiServer(folder, served_kinds(), token=TOKEN) as server:
+async def open_embedded_harness(
+    directory: Path, *, labels: Mapping[str, str] | None = None, speed: float = 1.0
+) -> AsyncIterator[ClusterHarness]:
+    async with ApiServer(directory, served_kinds(), token=TOKEN) as server:
         plane = EmbeddedPlane(server)
         async with (
             Client(plane.connection()) as client,
             namespace_of_leases(client),
-            HollowNodes(client, count=4, gpus=8) as nodes,
+            HollowNodes(client, count=4, gpus=8, labels=labels or {}, speed=speed) as nodes,
             bound_in_turn(client, [node.name for node in nodes]),
             ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
         ):

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
 import yaml
 
 from paddle_operator.controllers.paddlejob import PaddleJobs
@@ -58,6 +59,11 @@ class Event(Object, frozen=True):
     def times(self) -> int:
         return int((self.series or {}).get("count", 1))
 
+
+# A story runs on a real control plane unless it is marked. What needs no audit log, kubectl, quota, admission plugin or
+# scheduler runs on the embedded API server; one story a file runs on both.
+on_embedded_plane = pytest.mark.planes("embedded")
+on_both_planes = pytest.mark.planes("embedded", "real")
 
 FULL_JOBS = Resource("apis/batch.paddlepaddle.org/v1", "paddlejobs", FullObject)
 FULL_PODS = Resource(PODS.prefix, PODS.plural, FullObject)

@@ -8,8 +8,10 @@ import asyncio
 import pytest
 
 from paddle_operator.kube.objects import Key
-from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject
+from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject, on_both_planes, on_embedded_plane
 from tests.stories.jobs import Job, a_job, a_template, with_template
+
+pytestmark = on_embedded_plane
 
 POLICIES: list[tuple[str | None, set[str]]] = [
     (None, {"Completed"}),
@@ -21,6 +23,7 @@ POLICIES: list[tuple[str | None, set[str]]] = [
 
 
 # KF-C1 and KF-C2
+@on_both_planes
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
 async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
     harness: ClusterHarness, code: int, phase: str

@@ -21,7 +21,7 @@ from paddle_operator.kube.errors import Forbidden
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 from testbed.followed import followed
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
-from tests.stories.embedded import embedded_harness
+from tests.stories.embedded import open_embedded_harness
 from tests.stories.harness import FULL_CONFIG_MAPS, FULL_JOBS, FULL_PODS, FULL_SERVICES, ClusterHarness, FullObject
 from tests.stories.jobs import a_job, a_template, with_template
 
@@ -249,7 +249,7 @@ async def test_a_secret_that_comes_late(harness: ClusterHarness) -> None:
 async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_path: Path, end: str) -> None:
     """Nothing happens to the one that waits: it is the other job's end that it has to hear of."""
     one_block = range(35000, 35020)
-    async with embedded_harness(tmp_path) as harness, harness.run_operator(ports=PortBlocks.of(one_block)):
+    async with open_embedded_harness(tmp_path) as harness, harness.run_operator(ports=PortBlocks.of(one_block)):
         await harness.submit(a_job("first", workers=1, intranet="Host"))
         await harness.wait_phase("first", "Running")
         await harness.submit(a_job("second", workers=1, intranet="Host"))

@@ -11,7 +11,7 @@ from paddle_operator.kube.errors import Invalid
 from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION
 from paddle_operator.plan.status import PROGRESS_REASONS
 from testbed.hollow_script import exits, image_never_pulls
-from tests.stories.embedded import embedded_harness
+from tests.stories.embedded import open_embedded_harness
 from tests.stories.harness import FULL_JOBS, ClusterHarness, Event, FullObject, RecordingClient
 from tests.stories.jobs import a_job
 
@@ -105,7 +105,7 @@ STORIES: list[Story] = [
 async def test_the_two_servers_tell_the_same_story(bare_harness: ClusterHarness, tmp_path: Path, story: Story) -> None:
     async with bare_harness.run_operator() as operator:
         on_cluster = await account(bare_harness, operator, story)
-    async with embedded_harness(tmp_path) as harness, harness.run_operator() as operator:
+    async with open_embedded_harness(tmp_path) as harness, harness.run_operator() as operator:
         embedded = await account(harness, operator, story)
     assert embedded == on_cluster
 
@@ -129,7 +129,7 @@ NOT_ASKED = re.compile(
 async def test_the_two_servers_refuse_a_job_in_the_same_words(
     bare_harness: ClusterHarness, tmp_path: Path, wrong: str
 ) -> None:
-    async with embedded_harness(tmp_path) as embedded:
+    async with open_embedded_harness(tmp_path) as embedded:
         said = [await refusal(harness, WRONG[wrong]) for harness in (bare_harness, embedded)]
     assert said[1] == said[0]
 

@@ -4,8 +4,10 @@ import pytest
 
 from testbed.hollow_script import starts
 from tests.stories.go_operator import FINALIZER, NEWEST, SAMPLESET, GoJob, Version
-from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject
+from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject, on_both_planes, on_embedded_plane
 from tests.stories.jobs import Job, a_job
+
+pytestmark = on_embedded_plane
 
 VERSIONS = pytest.mark.parametrize("version", [NEWEST, SAMPLESET], ids=str)
 
@@ -24,6 +26,7 @@ async def without_finalizer(harness: ClusterHarness, name: str = "simple") -> Fu
     return await harness.wait_job(name, lambda job: FINALIZER not in job.metadata.finalizers)
 
 
+@on_both_planes
 @VERSIONS
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 @pytest.mark.parametrize("roles", [{"workers": 2}, {"ps": 1, "workers": 2}], ids=["Collective", "PS"])
