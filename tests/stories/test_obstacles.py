@@ -220,7 +220,7 @@ async def test_somebody_elses_object_has_the_name_of_a_child(harness: ClusterHar
     resource, name, manifest = FOREIGN[kind]
     foreign = await harness.create(resource, {"apiVersion": "v1", "metadata": {"name": name}, **manifest})
     await harness.submit(a_job(workers=2, intranet="Service"))
-    await hindered(harness, "NameConflict", f"{kind} {name}", "delete it, or rename the job")
+    await hindered(harness, "NameConflict", f"{kind} {name}", "delete it, or rename the PaddleJob")
     ours = [pod for pod in (await harness.list_pods()).values() if pod.metadata.owner_references]
     assert all(pod.phase == "Pending" for pod in ours)
     assert (await harness.client.get(resource, Key(harness.namespace, name))).uid == foreign.uid

@@ -35,7 +35,6 @@ from paddle_operator.kube.writes import (
 
 FIRST_RETRY = timedelta(seconds=1)
 MAX_RETRY = timedelta(minutes=1)
-NAME_CONFLICT_MESSAGE = "another object has this name: delete it, or rename the job"
 
 
 class Owner(Protocol):
@@ -110,6 +109,7 @@ class Executor(Generic[St]):
         self._limits = limits or WriteLimits()
         group, _, version = self._primary.kind.prefix.removeprefix("apis/").removeprefix("api/").rpartition("/")
         self._api_version, self._kind = f"{group}/{version}" if group else version, kind
+        self._name_conflict_message = f"another object has this name: delete it, or rename the {kind}"
         self._states: dict[str, OwnerState] = {}
         self._applying = 0  # owners whose waves are being applied
         self._creating: Counter[Resource[Any]] = Counter()  # creates in flight
@@ -201,7 +201,7 @@ class Executor(Generic[St]):
                 self._requeue(owner.key)
                 return True
             if existing.metadata.owner_uid != owner.uid:
-                self._record_refusal(owner, state, child, NAME_CONFLICT, NAME_CONFLICT_MESSAGE)
+                self._record_refusal(owner, state, child, NAME_CONFLICT, self._name_conflict_message)
                 return True
             created = existing
         except (Forbidden, Invalid, NotFound) as error:
@@ -225,7 +225,7 @@ class Executor(Generic[St]):
         if existing.metadata.owner_uid == owner.uid:
             self._informer_of(kind).observe_write(existing)
             return True
-        self._record_refusal(owner, state, child, NAME_CONFLICT, NAME_CONFLICT_MESSAGE)
+        self._record_refusal(owner, state, child, NAME_CONFLICT, self._name_conflict_message)
         return False
 
     async def _get(self, kind: Resource[T], key: Key) -> T | None:
