@@ -1,20 +1,20 @@
-# What a contributor needs, each as one command; `make` alone lists them. GNU make, a POSIX shell and Python 3.11 or newer.
+# One command for each task; `make` lists them. Needs GNU make, a POSIX shell and Python 3.11 or newer.
 # The environment is .venv here; the Kubernetes programs of the tests are kept in ~/.cache/paddle-operator (testbed/assets.py).
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Made anew when what it is made of changes, whatever the files' dates say: a checkout gives all files the same one.
+# Named by the content of its inputs, not by their dates: a checkout gives all files the same date.
 ENVIRONMENT := .venv/made-of-$(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
 CHECKED := src testbed tests tools e2e $(wildcard bench)
 
-# $(call step,what,command): say what, do it, say how long it took. On standard error: `make cluster` is for eval.
+# $(call step,what,command): print what, run it, print the duration. On standard error, since `make cluster` is for eval.
 step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s s\n' $$(( $$(date +%s) - began )) >&2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo environment programs test test-all lint cluster cluster-down generate manifests e2e bench lock docs clean
 
-help: ## tell what there is
+help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
 		printf '%-18s %s\n' "$$command" "$$text"; done
 
@@ -63,19 +63,19 @@ cluster: environment ## start a control plane in the background and print how to
 cluster-down: environment ## end it
 	@$(BIN)/python -m testbed.cluster down
 
-generate: environment ## write CRDs and the API reference anew from the types
+generate: environment ## write CRDs and generated pages from the types
 	@$(BIN)/python -m tools.generate
 
 e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/en/e2e.md
 	$(BIN)/pytest -p no:randomly --timeout=0 e2e  # E2E_PATIENCE_SECONDS bounds each wait, and the namespace is to be removed
 
-manifests: programs ## write deploy/ anew from config/
+manifests: programs ## write deploy/ from config/
 	@$(BIN)/python -m tools.manifests
 
 bench: environment programs ## measure, and print the numbers
 	@$(BIN)/python -m bench
 
-lock: ## write requirements.lock and that of the operator's image anew from pyproject.toml
+lock: ## update the lock files of the tests, the operator's image and the docs
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" \
 		&& "$$folder/bin/pip" install --quiet --disable-pip-version-check uv \
 		&& "$$folder/bin/uv" pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
@@ -92,5 +92,5 @@ docs: .docs-venv/bin/mkdocs ## build the documentation site into site/, strictly
 	$(call step,environment of the docs,$(PYTHON) -m venv .docs-venv \
 		&& .docs-venv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $< && touch $@)
 
-clean: ## remove what the other commands have made here; the programs of the tests are kept
+clean: ## remove environments, caches and builds; the cached programs of the tests are kept
 	rm -rf .venv .docs-venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
