@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from paddle_operator.kube.backoff import exponential
+from paddle_operator.local.kubelet.container_worker import FIRST_RESTART_BACKOFF_SECONDS, MAX_RESTART_BACKOFF_SECONDS
+from paddle_operator.local.kubelet.image_manager import ERR_IMAGE_PULL_SECONDS
 from paddle_operator.local.kubelet.pod import (
     ContainerSpec,
     LocalContainerStatus,
@@ -27,9 +29,6 @@ from paddle_operator.local.kubelet.pod_status import (
 from testbed.hollow_script import NEVER, ContainerBehaviour, ContainerRun, Script
 
 RESTART_SECONDS = 1.0  # kubelet notices an exit within a second
-FIRST_BACKOFF_SECONDS = 10.0
-MAX_BACKOFF_SECONDS = 300.0
-ERR_IMAGE_PULL_SECONDS = 1.0  # from ErrImagePull to ImagePullBackOff
 
 
 class SimulatedContainer:
@@ -159,7 +158,7 @@ class SimulatedContainer:
         if self._restart_at is None:
             seconds = RESTART_SECONDS
             if self.view.restarts:
-                seconds = exponential(self.view.restarts, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+                seconds = exponential(self.view.restarts, FIRST_RESTART_BACKOFF_SECONDS, MAX_RESTART_BACKOFF_SECONDS)
                 self._remember_termination()
                 message = f"back-off {seconds:.0f}s restarting failed container={self.spec.name}"
                 self.view.state = WaitingState(CRASH_LOOP, message)

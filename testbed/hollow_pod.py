@@ -17,6 +17,7 @@ from paddle_operator.local.kubelet.pod_status import (
     TerminationCause,
     compute_status,
 )
+from paddle_operator.local.kubelet.pod_worker import FIRST_MOUNT_RETRY_SECONDS, MAX_MOUNT_RETRY_SECONDS
 from testbed.hollow_config import ConfigChecker, container_requirements, volume_requirements
 from testbed.hollow_container import SimulatedContainer, to_datetime
 from testbed.hollow_script import NEVER, Script
@@ -26,9 +27,6 @@ CONFIG_RETRY_SECONDS = (1.0, 13.0)
 # A ConfigMap created before the update may be observed after it, later still if the machine stalls.
 NUDGED_SECONDS = 10.0
 NUDGED_RETRY_SECONDS = 0.1
-# Mounting has its own back-off, which no update of the pod shortens.
-FIRST_MOUNT_RETRY_SECONDS = 0.5
-MAX_MOUNT_RETRY_SECONDS = 122.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class SimulatedPod:
         return min(*steps, self._next_sync_at(now))
 
     def _set_up_sandbox(self, now: float) -> float:
-        """Mount the volumes and join the network; returns when to retry if that failed."""
+        """Mount the volumes and join the network; returns when to retry, which no update of the pod shortens."""
         script = self._deps.script
         if any(not script.behaviour_of(container.run).start.sandbox for container in self.containers):
             return NEVER

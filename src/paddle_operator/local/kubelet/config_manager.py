@@ -8,7 +8,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Object, Resource
-from paddle_operator.local.kubelet.container_env import CONFIG_MAP, SECRET
+from paddle_operator.local.kubelet.container_env import SECRET
 
 
 class ConfigMap(Object, frozen=True):
@@ -28,15 +28,15 @@ SECRETS = Resource("api/v1", "secrets", Secret)
 
 
 class ConfigManager:
-    """Two informers; listeners are called with (kind, key) of each changed object."""
+    """Two informers; listeners are called with the key of each changed object."""
 
     def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
         self.config_maps: Informer[ConfigMap, ConfigMap] = Informer(client, CONFIG_MAPS, scope, clock=clock)
         self.secrets: Informer[Secret, Secret] = Informer(client, SECRETS, scope, clock=clock)
 
-    def listen(self, listener: Callable[[str, Key], None]) -> None:
-        self.config_maps.store.listen(lambda old, new, _: listener(CONFIG_MAP, (new or old).key))  # type: ignore[union-attr]
-        self.secrets.store.listen(lambda old, new, _: listener(SECRET, (new or old).key))  # type: ignore[union-attr]
+    def listen(self, listener: Callable[[Key], None]) -> None:
+        self.config_maps.store.listen(lambda old, new, _: listener((new or old).key))  # type: ignore[union-attr]
+        self.secrets.store.listen(lambda old, new, _: listener((new or old).key))  # type: ignore[union-attr]
 
     def data(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
         key = Key(namespace, name)

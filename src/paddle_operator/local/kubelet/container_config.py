@@ -26,8 +26,8 @@ from paddle_operator.local.kubelet.projected_volume import MountError
 from paddle_operator.local.kubelet.volume_manager import remove_folder
 from paddle_operator.local.sandbox.sandbox import PlainSandbox
 
-FIRST_BACKOFF_SECONDS = 1.0
-MAX_BACKOFF_SECONDS = 300.0
+FIRST_CREATE_BACKOFF_SECONDS = 1.0
+MAX_CREATE_BACKOFF_SECONDS = 300.0
 MAX_TERMINATION_MESSAGE_BYTES = 4096
 
 
@@ -54,7 +54,9 @@ class ContainerConfig:
             else:
                 self._context.emit_normal("Created", f"Created container: {self._spec.name}")
                 return command
-            await self._context.wait_for_change(exponential(retry, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS))
+            await self._context.wait_for_change(
+                exponential(retry, FIRST_CREATE_BACKOFF_SECONDS, MAX_CREATE_BACKOFF_SECONDS)
+            )
             retry += 1
 
     def termination_message(self, restart: int, *, failed: bool) -> str:

@@ -35,8 +35,8 @@ from paddle_operator.local.kubelet.pod_status import (
 )
 from paddle_operator.local.kubelet.probe_manager import ProbeTarget, run_handler, run_probe
 
-FIRST_BACKOFF_SECONDS = 10.0
-MAX_BACKOFF_SECONDS = 300.0
+FIRST_RESTART_BACKOFF_SECONDS = 10.0
+MAX_RESTART_BACKOFF_SECONDS = 300.0
 BACKOFF_RESET_SECONDS = 600.0
 START_ERROR_EXIT_CODE = 128
 START_TIMEOUT_SECONDS = 10.0  # for a container that is terminated while it starts; a start takes 0.05 s
@@ -76,7 +76,7 @@ class RestartBackoff:
         self._restarts = 1 if ran_seconds >= BACKOFF_RESET_SECONDS else self._restarts + 1
         if self._restarts == 1:
             return 0.0
-        return exponential(self._restarts - 1, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        return exponential(self._restarts - 1, FIRST_RESTART_BACKOFF_SECONDS, MAX_RESTART_BACKOFF_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class ContainerWorker:
                 await self._start(run)
             except OSError as error:  # a full disk, or no more file descriptors: nothing was started
                 self._set_waiting(CREATE_ERROR, describe_os_error(error))
-                await self._context.wait_for_change(FIRST_BACKOFF_SECONDS)
+                await self._context.wait_for_change(FIRST_RESTART_BACKOFF_SECONDS)
                 continue
             if self.is_running:
                 await self._supervise()

@@ -7,8 +7,8 @@ from paddle_operator.local.cri import Image, ImageError
 from paddle_operator.local.kubelet.pod_context import PodContext
 from paddle_operator.local.kubelet.pod_status import CONTAINER_CREATING
 
-FIRST_BACKOFF_SECONDS = 10.0
-MAX_BACKOFF_SECONDS = 300.0
+FIRST_PULL_BACKOFF_SECONDS = 10.0
+MAX_PULL_BACKOFF_SECONDS = 300.0
 ERR_IMAGE_PULL_SECONDS = 1.0  # from ErrImagePull to ImagePullBackOff
 PROGRESS_INTERVAL_SECONDS = 1.0  # at most one status write in this time
 CACHED_IMAGE_SECONDS = 0.2  # an image that is in the cache is found faster than this
@@ -35,7 +35,7 @@ class ImageManager:
             try:
                 image = await self._context.deps.images.find(self._name, self._on_progress)
             except ImageError as error:
-                await self._back_off(error, exponential(retry, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS))
+                await self._back_off(error, exponential(retry, FIRST_PULL_BACKOFF_SECONDS, MAX_PULL_BACKOFF_SECONDS))
                 retry += 1
                 continue
             seconds = self._clock.monotonic() - self._started_at

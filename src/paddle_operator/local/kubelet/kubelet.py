@@ -21,14 +21,13 @@ from paddle_operator.local.kubelet.node_status import NodeManager
 from paddle_operator.local.kubelet.pod import PODS, LocalPod
 from paddle_operator.local.kubelet.pod_context import PodContext, PodDeps
 from paddle_operator.local.kubelet.pod_status import LOST, NODE_SHUTDOWN, lost_status
-from paddle_operator.local.kubelet.pod_worker import PodWorker
+from paddle_operator.local.kubelet.pod_worker import FINAL_STATUS_SECONDS, PodWorker
 from paddle_operator.local.kubelet.status_manager import StatusManager
 from paddle_operator.local.kubelet.volume_manager import memory_folder, remove_folder
 
 log = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_SECONDS = 0.05  # files of running pods are refreshed at most this often
-FINAL_STATUS_SECONDS = 5.0
 
 
 class Kubelet:
@@ -108,7 +107,7 @@ class Kubelet:
         self._hosts.invalidate()
         self._outdated.set()
 
-    def handle_config_changed(self, _kind: str, key: Key) -> None:
+    def handle_config_changed(self, key: Key) -> None:
         self._outdated.set()
         for worker in self._workers.values():
             if worker.context.pod.key.namespace == key.namespace:
