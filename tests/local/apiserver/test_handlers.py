@@ -160,7 +160,7 @@ async def test_fuzzed_requests_raise_only_status_errors(
     tmp_path: Path, pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
-    say(pytestconfig, f"hostile requests: seed {seed}")
+    say(pytestconfig, f"fuzzed requests: seed {seed}")
     dice = random.Random(seed)
     api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     codes: dict[int, int] = {}
