@@ -55,7 +55,7 @@ async def test_after_a_thousand_failures_the_limit_still_holds(clock: FakeClock)
     assert await failed_at_once(backoff, clock, 1) == pytest.approx([MAX_SECONDS])
 
 
-async def test_a_try_that_lasted_is_followed_by_the_next_one_at_once_and_starts_anew(clock: FakeClock) -> None:
+async def test_long_try_resets_the_backoff(clock: FakeClock) -> None:
     backoff = Backoff(clock, jitter=lambda: 1.0)
     await failed_at_once(backoff, clock, 5)
     backoff.begin()

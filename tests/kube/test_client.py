@@ -121,7 +121,7 @@ async def test_a_watch_tells_every_change_in_order(client: Client, namespace: st
     assert [type(change) for change in changes] == [Modified, Deleted, Added]
 
 
-async def test_a_watch_from_a_version_that_was_compacted_away_is_a_real_410(
+async def test_watch_from_a_compacted_version_is_a_410(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     since = (await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "a")))).metadata.resource_version
@@ -170,7 +170,7 @@ async def test_the_log_of_a_pod_is_followed_line_by_line(client: Client, namespa
     assert kubelet.asked == {"follow": "true", "tailLines": "2"}
 
 
-async def test_a_log_that_cannot_be_had_is_refused_with_the_servers_words(client: Client, namespace: str) -> None:
+async def test_unavailable_log_is_refused_by_the_server(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     with pytest.raises(NotFound, match=f"get the log of {namespace}/a"):
         await anext(client.read_log(key))
@@ -199,9 +199,7 @@ async def test_a_server_that_is_busy_for_long_is_told_to_the_caller(
     assert len(proxy.seen(verb="create")) == 1
 
 
-async def test_a_read_survives_faults_and_a_create_is_never_sent_twice_on_a_guess(
-    proxy: FaultProxy, proxied: Client, namespace: str
-) -> None:
+async def test_reads_are_retried_and_creates_are_not(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     proxy.when(verb="create").cut_after(times=1)
     with pytest.raises(Unreachable, match=f"create configmaps {namespace}/a: lost the connection"):
@@ -222,9 +220,7 @@ async def test_a_merge_whose_answer_was_lost_is_sent_again(proxy: FaultProxy, pr
     assert (await proxied.merge(CONFIG_MAPS, key, {"metadata": {"labels": {"x": "1"}}})).metadata.labels == {"x": "1"}
 
 
-async def test_a_server_that_stays_broken_is_asked_a_bounded_number_of_times(
-    proxy: FaultProxy, proxied: Client, namespace: str
-) -> None:
+async def test_retries_are_bounded(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     rule = proxy.when(verb="get").answer(503)
     with pytest.raises(ServerFault):
         await proxied.get(CONFIG_MAPS, Key(namespace, "a"))
@@ -271,7 +267,7 @@ async def test_strangers_and_those_without_rights_are_told_what_to_do(
             await nobody.get(CONFIG_MAPS, Key(namespace, "a"))
 
 
-async def test_a_server_that_is_not_there_or_not_the_one_we_mean_is_named(control_plane: ControlPlane) -> None:
+async def test_unreachable_or_untrusted_server_is_named(control_plane: ControlPlane) -> None:
     clock = FakeClock()
     async with Client(StaticServerConfig("https://127.0.0.1:1"), clock=clock) as nowhere:
         call = asyncio.ensure_future(nowhere.get(CONFIG_MAPS, Key("default", "a")))

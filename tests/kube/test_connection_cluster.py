@@ -122,9 +122,7 @@ async def test_a_kubeconfig_that_stands_alone_is_enough(control_plane: ControlPl
     assert await who_comes_by(load(control_plane.kubeconfig_for("tester-3"))) == "tester-3"
 
 
-async def test_a_client_certificate_is_believed_whether_inline_or_in_files(
-    here: Here, control_plane: ControlPlane
-) -> None:
+async def test_client_certificate_inline_or_in_files(here: Here, control_plane: ControlPlane) -> None:
     jane = control_plane.client_certificate("jane", TESTERS_GROUP)
     inline = {"client-certificate-data": data(jane.certificate), "client-key-data": data(jane.key)}
     files = {"client-certificate": str(jane.certificate), "client-key": str(jane.key)}
@@ -152,7 +150,7 @@ async def test_a_plugins_certificate_is_believed(here: Here, control_plane: Cont
     assert runs_of(plugin) == 1
 
 
-async def test_a_plugin_whose_token_the_server_no_longer_believes_is_run_again(here: Here) -> None:
+async def test_plugin_reruns_when_its_token_is_refused(here: Here) -> None:
     tokens = ["stale", here.token("tester-5")]
     plugin = a_plugin(here.directory / "login", f"answer(token={tokens!r}[run - 1])")
     assert await who_comes_by(here.connection(an_exec(plugin))) == "tester-5"
@@ -277,7 +275,7 @@ async def test_a_token_that_is_rotated_in_time_is_used_from_then_on(here: Here, 
     assert [write.user for write in writes.by("tester-6", "tester-7")] == ["tester-6", "tester-7"]
 
 
-async def test_a_token_that_has_died_is_replaced_by_what_the_file_holds_by_now(
+async def test_revoked_token_is_replaced_from_its_file(
     here: Here, proxy: FaultProxy, client: Client, namespace: str
 ) -> None:
     file = here.directory / "token"

@@ -128,7 +128,7 @@ async def test_what_is_idle_is_closed_after_a_while(pool: ConnectionPool, monkey
         assert await read(pool, server.origin()) == b"{}"
 
 
-async def test_a_connection_that_the_server_has_closed_is_not_used_again(pool: ConnectionPool) -> None:
+async def test_connection_closed_by_the_server_is_not_reused(pool: ConnectionPool) -> None:
     async with Server(says(RESPONSE)) as server:
         for number in (1, 2):
             assert await read(pool, server.origin()) == b"{}"
@@ -235,7 +235,7 @@ async def test_a_reader_that_takes_its_time_keeps_the_server_waiting(pool: Conne
             taken += len(part)
 
 
-async def test_a_large_answer_comes_whole_where_a_stream_was_read_before(pool: ConnectionPool) -> None:
+async def test_large_response_after_a_stream_is_complete(pool: ConnectionPool) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(
@@ -376,6 +376,6 @@ async def test_a_server_whom_nobody_vouches_for_is_not_spoken_to(
         await pool.close()
 
 
-def test_a_token_is_never_sent_in_the_clear_to_a_server_that_speaks_tls() -> None:
+def test_https_without_tls_context_is_refused() -> None:
     with pytest.raises(AssertionError):
         Origin("https://far.example", None, None, None)

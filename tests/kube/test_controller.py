@@ -62,7 +62,7 @@ async def test_who_need_not_be_woken_any_more_is_not_remembered() -> None:
     assert passes == 2
 
 
-async def test_a_change_that_came_during_a_pass_is_looked_at_though_the_pass_wants_no_waking() -> None:
+async def test_change_during_a_reconcile_is_reconciled_again() -> None:
     clock, passes = FakeClock(), 0
 
     async def reconcile(key: str) -> datetime | None:

@@ -19,7 +19,7 @@ def a_change(kind: str, item: bytes) -> bytes:
     return b'{"type": "%s", "object": %s}' % (kind.encode(), item)
 
 
-def test_a_page_has_its_version_its_objects_and_the_token_of_the_next() -> None:
+def test_page_has_version_objects_and_continue_token() -> None:
     page, more = read_page(PODS, a_page(GOOD, more=b"token"))
     assert (page.version, more) == ("9", "token")
     assert [(pod.key.name, pod.status.phase) for pod in page.items] == [("good", "Running")]
@@ -27,12 +27,12 @@ def test_a_page_has_its_version_its_objects_and_the_token_of_the_next() -> None:
 
 
 @pytest.mark.parametrize("items", [b'"items": []', b'"items": null', b'"kind": "PodList"'])
-def test_a_page_without_objects_is_empty_however_the_server_writes_that(items: bytes) -> None:
+def test_page_without_items_is_empty(items: bytes) -> None:
     page, more = read_page(PODS, b'{"metadata": {"resourceVersion": "9"}, %s}' % items)
     assert (page.version, page.items, page.unreadable, more) == ("9", [], [], "")
 
 
-def test_an_object_that_does_not_fit_leaves_the_rest_of_its_page_readable() -> None:
+def test_undecodable_object_leaves_the_rest_of_its_page() -> None:
     page, more = read_page(PODS, a_page(GOOD, BAD, GOOD, more=b"token"))
     assert (page.version, more, len(page.items)) == ("9", "token", 2)
     assert page.unreadable == [Unreadable(Meta(name="bad", uid="u", resource_version="6"), WHY_BAD)]
@@ -57,7 +57,7 @@ def test_lines_of_every_kind_are_read_in_order() -> None:
     assert changes[4].object.code == 410
 
 
-def test_a_change_that_does_not_fit_leaves_its_neighbours_in_place() -> None:
+def test_undecodable_change_leaves_its_neighbours() -> None:
     lines = [a_change("ADDED", GOOD), a_change("MODIFIED", BAD), b"", a_change("DELETED", BAD), a_change("ADDED", GOOD)]
     first, modified, deleted, last = read_changes(PODS, b"\n".join(lines))
     assert isinstance(first, Added)
@@ -101,7 +101,7 @@ def test_an_object_by_itself_is_read_or_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [900, 9_000])
-def test_an_object_that_is_nested_as_deep_as_an_api_server_allows_hides_no_other(depth: int) -> None:
+def test_deeply_nested_object_hides_no_other(depth: int) -> None:
     deep = b'{"metadata": {"name": "deep"}, "else": %s1%s}' % (b'{"a":' * depth, b"}" * depth)
     page, _ = read_page(PODS, a_page(deep, GOOD))
     assert [pod.key.name for pod in page.items] == ["deep", "good"]

@@ -137,7 +137,7 @@ def terms_of_office(writes: Writes) -> list[Writes]:
 
 
 @pytest.mark.timeout(400)
-async def test_a_leader_cut_off_at_a_random_moment_is_replaced_and_never_doubled(
+async def test_leader_cut_off_is_replaced_and_never_doubled(
     control_plane: ControlPlane, client: Client, namespace: str, pytestconfig: pytest.Config
 ) -> None:
     """In two elections beside each other: most of a round is to wait for a lease to run out."""

@@ -44,7 +44,7 @@ def existing_tree(root: type[KubeError] = KubeError) -> Iterator[tuple[str, str]
             yield from existing_tree(child)
 
 
-def test_the_tree_at_the_head_of_the_file_is_the_tree_that_exists() -> None:
+def test_error_tree_in_the_docstring_is_complete() -> None:
     drawn = list(drawn_tree())
     assert len(drawn) == len(set(drawn))
     assert set(drawn) == set(existing_tree())

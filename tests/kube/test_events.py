@@ -145,7 +145,7 @@ async def test_an_event_says_who_tells_what_and_when(desk: Desk) -> None:
     assert event.key.name.startswith("mnist.")
 
 
-async def test_news_of_a_cluster_wide_object_are_told_in_the_default_namespace(desk: Desk) -> None:
+async def test_cluster_scoped_events_are_in_namespace_default(desk: Desk) -> None:
     node = f"node-of-{desk.namespace}"
     async with desk.recorder() as recorder:
         recorder.normal(ObjectReference("v1", "Node", Key("", node), "uid"), "Seen", "a node")
@@ -175,9 +175,7 @@ async def test_an_object_with_a_long_name_can_be_told_about(desk: Desk) -> None:
 # The same news again
 
 
-async def test_the_same_news_again_are_one_event_with_a_count_written_every_30_seconds(
-    desk: Desk, control_plane: ControlPlane
-) -> None:
+async def test_repeated_event_is_a_series_written_every_30_s(desk: Desk, control_plane: ControlPlane) -> None:
     async with desk.running_recorder() as recorder:
         recorder.warning(desk.about, "Waiting", "no room")
         await desk.until_told({"no room": 1})
@@ -209,7 +207,7 @@ async def test_news_that_come_again_after_a_long_time_are_counted_on(desk: Desk)
     assert await desk.told() == {"a node was found": 2}
 
 
-async def test_news_that_must_not_be_lost_are_there_when_tell_returns_and_are_sent_once(desk: Desk) -> None:
+async def test_emit_returns_when_the_event_is_written_once(desk: Desk) -> None:
     async with desk.running_recorder() as recorder:
         await recorder.emit(desk.about, "Completed", "all workers have succeeded")
         assert await desk.told() == {"all workers have succeeded": 1}
@@ -225,7 +223,7 @@ async def test_news_that_could_not_be_told_at_once_are_told_later(desk: Desk) ->
         await desk.until_told({"all workers have succeeded": 1}, second=1)
 
 
-async def test_a_process_that_is_started_again_does_not_tell_the_same_twice(desk: Desk) -> None:
+async def test_restarted_process_does_not_repeat_events(desk: Desk) -> None:
     for _ in range(2):
         async with desk.recorder() as recorder:
             recorder.normal(desk.about, "Placed", "a node was found")
@@ -243,7 +241,7 @@ async def test_a_flush_does_not_wait_until_a_count_is_due(desk: Desk) -> None:
         assert await desk.told() == {"no room": 3}
 
 
-async def test_an_event_that_the_server_has_forgotten_is_made_anew_with_its_whole_count(desk: Desk) -> None:
+async def test_expired_event_is_recreated_with_its_count(desk: Desk) -> None:
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Waiting", "no room")
         await desk.until_told({"no room": 1})
@@ -297,7 +295,7 @@ async def test_a_refusal_that_passes_is_waited_for(desk: Desk, code: int) -> Non
         await desk.until_told({"late": 1}, second=1)
 
 
-async def test_an_answer_that_was_lost_makes_no_second_event_and_loses_no_count(desk: Desk) -> None:
+async def test_lost_response_duplicates_no_event(desk: Desk) -> None:
     rule = desk.proxy.when(verb="create", resource="events").cut_after(times=1)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "once")
@@ -306,7 +304,7 @@ async def test_an_answer_that_was_lost_makes_no_second_event_and_loses_no_count(
         await desk.until_told({"once": 2}, second=1)
 
 
-async def test_what_the_server_refuses_for_good_is_dropped_and_blocks_nobody(desk: Desk) -> None:
+async def test_permanently_refused_event_is_dropped(desk: Desk) -> None:
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.object("lost", namespace="no-such-namespace"), "Told", "to nobody")
         recorder.normal(desk.about, "Told", "to somebody")
@@ -317,7 +315,7 @@ async def test_what_the_server_refuses_for_good_is_dropped_and_blocks_nobody(des
     assert [seen.code for seen in desk.proxy.seen(namespace="no-such-namespace")] == [404]
 
 
-async def test_one_event_that_the_server_chokes_on_does_not_hold_up_the_others(desk: Desk) -> None:
+async def test_failing_event_does_not_block_the_others(desk: Desk) -> None:
     rule = desk.proxy.when(verb="create", resource="events", name="poison*").answer(500)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.object("poison"), "Told", "bitter")
@@ -343,9 +341,7 @@ async def test_when_too_many_wait_the_oldest_go_and_are_counted(desk: Desk, monk
     assert dropped() - before == 2
 
 
-async def test_news_that_are_dropped_while_others_are_on_their_way_do_not_end_the_recorder(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dropping_while_sending_keeps_the_recorder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST_REMEMBERED", 2)
     before = dropped()
     rule = desk.proxy.when(verb="create", resource="events").delay(0.05, times=1)

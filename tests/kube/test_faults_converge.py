@@ -132,7 +132,7 @@ async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
 
 
 @pytest.mark.long
-async def test_every_two_faults_together_end_in_convergence_and_nothing_spins_meanwhile(
+async def test_every_pair_of_faults_converges_without_spinning(
     control_plane: ControlPlane, namespace: str, pytestconfig: pytest.Config
 ) -> None:
     at_once = asyncio.Semaphore(PAIRS_AT_ONCE)

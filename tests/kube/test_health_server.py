@@ -34,7 +34,7 @@ async def test_probes_say_ok_while_nobody_complains() -> None:
         assert (await answer(address, "/metrics"))[0] == 404
 
 
-async def test_each_probe_fails_with_its_own_complaints_and_only_as_long_as_they_hold() -> None:
+async def test_probe_fails_while_its_check_reports_problems() -> None:
     complaints = ["the cache of pods is not filled", "stopping"]
     ready: Check = lambda: iter(complaints)  # noqa: E731  # a probe may be a generator, as the manager's are
     async with serve(LOOPBACK, "0", nothing, ready) as [address]:
@@ -111,7 +111,7 @@ async def test_what_is_no_address_is_one_sentence(address: str) -> None:
     )
 
 
-async def test_a_port_that_is_taken_is_one_sentence_and_gives_the_other_one_back() -> None:
+async def test_taken_port_is_reported_and_the_other_released() -> None:
     async with serve(LOOPBACK, "0", nothing, nothing) as [free]:
         pass
     async with serve(LOOPBACK, "0", nothing, nothing) as [taken]:
@@ -133,7 +133,7 @@ def write_certificate(folder: Path, authority: trustme.CA) -> MetricsAuth:
     return MetricsAuth(folder / "certificate.pem", folder / "key.pem")
 
 
-async def test_metrics_go_over_tls_where_there_is_a_certificate_and_a_new_one_is_taken_up(tmp_path: Path) -> None:
+async def test_metrics_over_tls_use_the_newest_certificate(tmp_path: Path) -> None:
     old, new = trustme.CA(), trustme.CA()
     protection = write_certificate(tmp_path, old)
 
@@ -155,7 +155,7 @@ async def test_metrics_go_over_tls_where_there_is_a_certificate_and_a_new_one_is
         assert await seen_by(new, address[1]) == 200  # what cannot be read changes nothing
 
 
-async def test_metrics_are_for_those_who_have_the_token_and_a_new_one_counts_at_once(tmp_path: Path) -> None:
+async def test_metrics_need_the_current_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
 
@@ -192,7 +192,7 @@ async def test_a_token_of_any_bytes_is_a_wrong_one_and_no_defect(tmp_path: Path)
         (MetricsAuth(token=Path("missing")), "missing"),
     ],
 )
-async def test_a_file_that_cannot_be_used_is_named_at_the_start_and_not_when_somebody_asks(
+async def test_unusable_file_is_named_at_start(
     wrong: MetricsAuth, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -172,7 +172,7 @@ class TerseClient:
         raise ReadTimeout("read timeout", sent=True)
 
 
-async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not_answer_is_out_of_touch() -> None:
+async def test_idle_watch_is_restarted_without_reporting_an_outage() -> None:
     client, clock = TerseClient(watches=5), FakeClock()
     client.informer._clock = clock
     task = asyncio.ensure_future(client.informer.run())
@@ -184,7 +184,7 @@ async def test_a_watch_that_says_nothing_is_asked_for_anew_and_only_who_does_not
 
 
 @pytest.mark.parametrize("list_by", ListBy)
-async def test_a_real_410_leads_to_a_relist_that_tells_only_differences(
+async def test_relist_after_410_reports_only_differences(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str, list_by: ListBy
 ) -> None:
     for name in ("same", "changed", "gone"):
@@ -204,7 +204,7 @@ async def test_a_real_410_leads_to_a_relist_that_tells_only_differences(
     assert len(ear.told) == 3
 
 
-async def test_an_object_that_was_replaced_during_an_outage_is_told_as_two_pieces_of_news(
+async def test_object_recreated_in_an_outage_is_two_changes(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     key = Key(namespace, "a")
@@ -221,7 +221,7 @@ async def test_an_object_that_was_replaced_during_an_outage_is_told_as_two_piece
     assert ear.told == [("deleted", "a", Priority.LOW), ("added", "a", Priority.LOW)]
 
 
-async def test_pages_that_are_compacted_away_half_way_are_listed_in_one_piece(
+async def test_compaction_between_pages_lists_in_one_piece(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for number in range(3):
@@ -271,7 +271,7 @@ async def test_our_own_writes_are_seen_before_the_watch_tells_them(
     assert told == ["added", "deleted"]  # the echo adds nothing
 
 
-async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
+async def test_undecodable_object_does_not_hide_others(
     client: Client, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Strict(Object, frozen=True):
@@ -322,7 +322,7 @@ async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_c
 
 
 @pytest.mark.parametrize("list_by", ListBy)
-async def test_an_optional_kind_may_be_absent_and_is_followed_once_it_is_there(
+async def test_optional_kind_is_watched_once_installed(
     client: Client,
     proxy: FaultProxy,
     proxied: Client,

@@ -82,7 +82,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_the_second_takes_over_when_the_first_can_no_longer_renew() -> None:
+async def test_candidate_takes_over_when_renewal_fails() -> None:
     clock, server = FakeClock(), LeaseServer()
     first, line = contender(server, clock, "first")
     second, _ = contender(server, clock, "second")
@@ -128,7 +128,7 @@ async def test_work_has_ended_before_the_lease_is_given_back() -> None:
     assert server.lease.spec.holder_identity == ""
 
 
-async def test_a_successor_starts_at_once_when_the_lease_was_given_back() -> None:
+async def test_released_lease_is_taken_at_once() -> None:
     clock, server = FakeClock(), LeaseServer()
     first, _ = contender(server, clock, "first")
     second, _ = contender(server, clock, "second")
@@ -148,7 +148,7 @@ async def test_a_successor_starts_at_once_when_the_lease_was_given_back() -> Non
     await asyncio.wait((rival,))
 
 
-async def test_the_work_has_ended_when_the_term_is_over_and_not_at_the_next_try() -> None:
+async def test_work_ends_with_the_term_not_the_next_try() -> None:
     clock, server = FakeClock(), LeaseServer()
     line = Line(server)
     terms = LeaseTimings(lease_seconds=5, renew_seconds=3, retry_seconds=2)
@@ -172,7 +172,7 @@ async def test_the_work_has_ended_when_the_term_is_over_and_not_at_the_next_try(
     assert ended_at - began_at == terms.renew_seconds
 
 
-async def test_a_process_that_was_suspended_past_its_term_cannot_write_when_it_wakes() -> None:
+async def test_process_suspended_past_its_term_cannot_write() -> None:
     clock, server = FakeClock(), LeaseServer()
     elector, _ = contender(server, clock, "only")
     led = asyncio.ensure_future(elector.lead(forever))
@@ -195,7 +195,7 @@ async def test_a_lease_that_somebody_deletes_ends_the_leader() -> None:
         await led
 
 
-async def test_an_annotation_that_somebody_adds_does_not_end_the_leader() -> None:
+async def test_foreign_annotation_does_not_end_the_leader() -> None:
     clock, server = FakeClock(), LeaseServer()
     elector, _ = contender(server, clock, "only")
     led = asyncio.ensure_future(elector.lead(forever))
@@ -208,7 +208,7 @@ async def test_an_annotation_that_somebody_adds_does_not_end_the_leader() -> Non
     await asyncio.wait((led,))
 
 
-async def test_what_the_work_raises_reaches_the_caller_and_the_lease_is_given_back() -> None:
+async def test_error_of_the_work_is_raised_and_lease_released() -> None:
     clock, server = FakeClock(), LeaseServer()
     elector, _ = contender(server, clock, "only")
 
@@ -221,7 +221,7 @@ async def test_what_the_work_raises_reaches_the_caller_and_the_lease_is_given_ba
     assert server.lease.spec.holder_identity == ""
 
 
-def test_terms_that_would_let_a_holder_outlive_its_lease_are_refused() -> None:
+def test_unsafe_lease_timings_are_refused() -> None:
     with pytest.raises(ValueError, match="outlives its lease"):
         LeaseTimings(lease_seconds=10, renew_seconds=10, retry_seconds=2)
 

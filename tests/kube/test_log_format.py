@@ -146,7 +146,7 @@ def fail() -> None:
             log.exception("a pass failed")
 
 
-def test_a_traceback_is_a_field_in_json_and_follows_the_line_in_text(lines: Lines) -> None:
+def test_traceback_is_a_json_field_or_follows_the_text_line(lines: Lines) -> None:
     start_logging(JsonLines(), stream=lines.stream)
     fail()
     [line] = lines.json

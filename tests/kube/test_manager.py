@@ -90,7 +90,7 @@ async def test_no_pass_begins_before_the_caches_are_full() -> None:
     await running
 
 
-async def test_a_manager_that_is_stopped_before_its_caches_are_full_ends_at_once() -> None:
+async def test_stop_before_caches_are_synced_ends_at_once() -> None:
     manager = a_manager(Part())
     running = asyncio.ensure_future(manager.run())
     await settled()
@@ -98,13 +98,13 @@ async def test_a_manager_that_is_stopped_before_its_caches_are_full_ends_at_once
     await asyncio.wait_for(running, SOON_SECONDS)
 
 
-async def test_a_manager_that_is_stopped_before_its_first_step_leaves_nothing_behind() -> None:
+async def test_stop_before_the_first_step_leaves_no_task() -> None:
     manager = a_manager(Part())
     manager.stop()
     await asyncio.wait_for(manager.run(), SOON_SECONDS)
 
 
-async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_stop(
+async def test_stuck_reconcile_is_unhealthy_and_cancelled_by_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(manager_module, "DRAIN_SECONDS", 0.05)
@@ -126,7 +126,7 @@ async def test_a_pass_that_does_not_end_is_told_by_health_and_cut_short_by_a_sto
     await asyncio.wait_for(running, SOON_SECONDS)
 
 
-async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> None:
+async def test_signal_stops_gracefully_and_removes_handlers() -> None:
     part = Part()
     part.full.set()
 
@@ -140,7 +140,7 @@ async def test_a_signal_stops_it_gracefully_and_leaves_no_handler_behind() -> No
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-async def test_another_signal_makes_the_log_tell_everything_until_it_comes_again(
+async def test_sigusr1_toggles_debug(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     part = Part()
@@ -193,7 +193,7 @@ async def answered(client: Client, order: Key) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_work_on_the_real_server_goes_on_through_a_stop_and_a_fresh_start(client: Client, namespace: str) -> None:
+async def test_work_continues_after_stop_and_restart(client: Client, namespace: str) -> None:
     order = Key(namespace, "order-1")
     for _ in range(2):
         await client.create(CONFIG_MAPS, an_order(order))
@@ -216,7 +216,7 @@ async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: 
     await running
 
 
-async def test_a_manager_whose_server_is_not_there_says_so_and_can_be_stopped() -> None:
+async def test_unreachable_server_is_reported_and_stop_works() -> None:
     async with Client(StaticServerConfig("http://127.0.0.1:1")) as nowhere:
         desk = OrderDesk(nowhere, "default")
         running = asyncio.ensure_future(desk.manager.run())

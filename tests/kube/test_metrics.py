@@ -12,7 +12,7 @@ def test_the_caches_of_several_namespaces_add_up() -> None:
         assert REGISTRY.get_sample_value("informer_objects", {"resource": "gadgets"}) == together
 
 
-def test_what_happens_a_thousand_times_a_second_is_told_as_any_other_counter() -> None:
+def test_fast_counter_is_exposed_as_a_counter() -> None:
     InformerMetrics("sprockets").count_change()
     InformerMetrics("sprockets").count_change()
     for _ in range(3):
@@ -23,6 +23,6 @@ def test_what_happens_a_thousand_times_a_second_is_told_as_any_other_counter() -
     assert b"# TYPE rest_client_requests_total counter" in generate_latest(REGISTRY)
 
 
-def test_a_cache_without_changes_is_told_so_that_the_first_is_seen() -> None:
+def test_change_counter_exists_before_the_first_change() -> None:
     InformerMetrics("widgets")
     assert REGISTRY.get_sample_value("informer_changes_total", {"resource": "widgets"}) == 0

@@ -81,7 +81,7 @@ def test_what_is_no_amount_is_said(text: str) -> None:
         ("1" + "0" * 21, "1000E"),
     ],
 )
-def test_cores_and_things_are_written_with_the_largest_suffix_that_leaves_no_fraction(value: str, text: str) -> None:
+def test_decimal_uses_the_largest_exact_suffix(value: str, text: str) -> None:
     assert decimal(Fraction(value)) == text
 
 
@@ -98,13 +98,13 @@ def test_cores_and_things_are_written_with_the_largest_suffix_that_leaves_no_fra
         (0, "0"),
     ],
 )
-def test_bytes_are_written_with_suffixes_of_twos_powers_where_one_fits(value: int | Fraction, text: str) -> None:
+def test_binary_uses_binary_suffixes_if_exact(value: int | Fraction, text: str) -> None:
     assert binary(Fraction(value)) == text
 
 
 @quick
 @given(NUMBERS, SUFFIXES)
-def test_what_is_written_reads_as_what_was_meant_and_has_one_form(number: object, suffix: str) -> None:
+def test_formatted_quantity_parses_to_itself(number: object, suffix: str) -> None:
     value = amount(f"{number}{suffix}")
     for write in (binary, decimal):
         assert amount(write(value)) == value
@@ -117,9 +117,7 @@ def test_a_share_is_rounded_up() -> None:
 
 @quick
 @given(st.lists(LISTS, max_size=4), st.randoms(use_true_random=False))
-def test_a_sum_does_not_depend_on_the_order_and_times_is_a_sum_of_equals(
-    several: list[Amounts], chance: Random
-) -> None:
+def test_total_is_commutative_and_times_is_a_sum(several: list[Amounts], chance: Random) -> None:
     mixed = list(several)
     chance.shuffle(mixed)
     assert total(mixed) == total(several)
@@ -130,7 +128,7 @@ def test_a_sum_does_not_depend_on_the_order_and_times_is_a_sum_of_equals(
 
 @quick
 @given(st.lists(LISTS, max_size=3), st.lists(st.tuples(LISTS, st.booleans()), max_size=5))
-def test_the_most_at_once_is_the_worst_moment_of_a_life_played_step_by_step(
+def test_effective_requests_equal_a_simulated_maximum(
     containers: list[Amounts], init_containers: list[tuple[Amounts, bool]]
 ) -> None:
     moments: list[list[Amounts]] = []

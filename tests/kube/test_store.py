@@ -95,7 +95,7 @@ def test_what_we_deleted_is_not_revived_by_older_news() -> None:
     assert store.get(Key("default", "a")) == thing("a", "2", 8)
 
 
-def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_in_between() -> None:
+def test_relist_does_not_restore_what_we_deleted() -> None:
     store: Store[Thing] = Store()
     store.put(thing("a", "1", 5))
     store.delete_with_tombstone(
@@ -108,7 +108,7 @@ def test_what_we_deleted_after_a_list_was_taken_is_not_revived_by_what_happened_
     assert store.get(Key("default", "a")) is None
 
 
-def test_what_we_know_beyond_a_version_holds_until_a_newer_one_comes() -> None:
+def test_amended_object_holds_until_a_newer_version() -> None:
     store: Store[Thing] = Store()
     heard = Heard(store)
     store.put(thing("a", "1", 5))

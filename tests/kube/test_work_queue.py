@@ -27,7 +27,7 @@ async def test_a_key_that_is_added_twice_is_given_once() -> None:
     assert len(queue) == 0
 
 
-async def test_a_key_that_is_added_while_in_work_comes_exactly_once_more() -> None:
+async def test_key_added_while_in_work_comes_exactly_once_more() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("a")
     key = await queue.take()
@@ -49,7 +49,7 @@ async def test_a_live_change_goes_before_what_a_relist_brought() -> None:
     assert [await queue.take() for _ in range(4)] == ["new", "old-3", "old-1", "old-2"]
 
 
-async def test_a_key_in_work_that_a_relist_and_a_live_change_want_again_is_live() -> None:
+async def test_requeued_key_keeps_the_higher_priority() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("a")
     key = await queue.take()
@@ -72,7 +72,7 @@ async def test_a_busy_cluster_does_not_starve_what_a_relist_brought() -> None:
     assert "patient" in taken
 
 
-async def test_the_patient_never_keep_every_worker_from_who_has_just_come() -> None:
+async def test_low_priority_never_takes_every_worker() -> None:
     queue: Queue[str] = Queue("test", FakeClock(), max_low_priority=1)
     for key in ("patient", "more-patient"):
         queue.add(key, Priority.LOW)
@@ -89,7 +89,7 @@ async def test_the_patient_never_keep_every_worker_from_who_has_just_come() -> N
     assert await taker == "more-patient"
 
 
-async def test_one_of_the_patient_that_turns_hasty_need_not_wait_for_the_others() -> None:
+async def test_low_priority_key_can_become_live() -> None:
     queue: Queue[str] = Queue("test", FakeClock(), max_low_priority=1)
     for key in ("patient", "b"):
         queue.add(key, Priority.LOW)
@@ -100,7 +100,7 @@ async def test_one_of_the_patient_that_turns_hasty_need_not_wait_for_the_others(
     assert await asyncio.wait_for(taker, 60) == "b"
 
 
-async def test_a_key_that_comes_back_again_and_again_queues_behind_the_others() -> None:
+async def test_recurring_key_queues_behind_the_others() -> None:
     queue: Queue[str] = Queue("test", FakeClock())
     queue.add("greedy")
     queue.add("modest")
@@ -110,7 +110,7 @@ async def test_a_key_that_comes_back_again_and_again_queues_behind_the_others() 
     assert await queue.take() == "modest"
 
 
-async def test_a_short_wish_that_a_deadline_serves_as_well_outlives_the_deadline() -> None:
+async def test_short_delay_survives_cancel_add_after() -> None:
     clock = FakeClock()
     queue: Queue[str] = Queue("test", clock)
     queue.add_after("a", 100)
@@ -142,7 +142,7 @@ async def test_a_delay_that_is_over_already_is_no_delay() -> None:
     assert await queue.take() == "a"
 
 
-async def test_retries_of_one_key_back_off_up_to_a_limit_and_forget_starts_anew() -> None:
+async def test_retries_back_off_up_to_a_limit_until_forget() -> None:
     clock = FakeClock()
     queue: Queue[str] = Queue("test", clock)
     pauses = []

@@ -38,9 +38,7 @@ def watched(path: Path, clock: FakeClock, otherwise: Secret | None = None) -> Wa
     return WatchedFile(f"tokenFile {path} of user x", path, clock, otherwise)
 
 
-async def test_a_replaced_file_is_noticed_after_a_second_and_not_looked_at_before(
-    token_file: Path, clock: FakeClock
-) -> None:
+async def test_replaced_file_is_read_after_a_second(token_file: Path, clock: FakeClock) -> None:
     source = watched(token_file, clock)
     assert source.content().reveal() == "one"
     replaced(token_file, "two")
@@ -60,7 +58,7 @@ async def test_a_file_whose_stamp_lies_is_read_again_after_a_minute(token_file: 
 
 
 @pytest.mark.parametrize("half_way", [Path.unlink, lambda path: path.write_text("\n")])
-async def test_a_file_half_way_through_a_replacement_keeps_its_last_text(
+async def test_half_replaced_file_keeps_its_last_text(
     token_file: Path, clock: FakeClock, half_way: Callable[[Path], object]
 ) -> None:
     source = watched(token_file, clock)
@@ -82,9 +80,7 @@ async def test_a_file_that_never_held_anything_is_named(tmp_path: Path, clock: F
         source.content()
 
 
-async def test_a_file_is_replaced_by_the_other_text_only_while_it_cannot_be_read(
-    tmp_path: Path, clock: FakeClock
-) -> None:
+async def test_fallback_text_is_used_while_a_file_is_unreadable(tmp_path: Path, clock: FakeClock) -> None:
     source = watched(tmp_path / "token", clock, otherwise=Secret("inline"))
     assert source.content().reveal() == "inline"
     (tmp_path / "token").write_text("from the file")
@@ -113,9 +109,7 @@ async def test_an_anonymous_user_has_nothing_to_renew() -> None:
     assert not await credential.renew(None)
 
 
-async def test_a_refused_token_is_tried_again_only_if_the_file_holds_another(
-    token_file: Path, clock: FakeClock
-) -> None:
+async def test_refused_token_is_renewed_only_by_a_new_one(token_file: Path, clock: FakeClock) -> None:
     credential = StaticCredentials(watched(token_file, clock))
     refused = await credential.proof()
     assert not await credential.renew(refused)
@@ -125,7 +119,7 @@ async def test_a_refused_token_is_tried_again_only_if_the_file_holds_another(
     assert not await credential.renew(await credential.proof())
 
 
-async def test_a_token_that_was_refused_and_is_gone_is_told_by_its_file(token_file: Path, clock: FakeClock) -> None:
+async def test_missing_refused_token_names_its_file(token_file: Path, clock: FakeClock) -> None:
     credential = StaticCredentials(watched(token_file, clock))
     refused = await credential.proof()
     os.remove(token_file)

@@ -69,7 +69,7 @@ async def test_a_token_is_kept_as_long_as_nobody_refuses_it(tmp_path: Path, buil
     assert runs_of(program) == 1
 
 
-async def test_the_program_gets_its_arguments_variables_and_the_cluster(tmp_path: Path, build: Build) -> None:
+async def test_plugin_gets_arguments_variables_and_cluster(tmp_path: Path, build: Build) -> None:
     program = a_plugin(
         tmp_path / "login",
         "answer(token=json.dumps([sys.argv[1:], os.environ['OUTER'], os.environ['OWN'], asked, sys.stdin.read()]))",
@@ -115,9 +115,7 @@ async def test_a_certificate_comes_with_its_key(tmp_path: Path, build: Build) ->
     assert str(program) in proof.pair.origin
 
 
-async def test_the_program_runs_again_shortly_before_its_credential_expires(
-    tmp_path: Path, build: Build, clock: FakeClock
-) -> None:
+async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build, clock: FakeClock) -> None:
     program = a_plugin(
         tmp_path / "login",
         "answer(token=f'token {run}', expirationTimestamp=f'2026-01-01T0{run}:00:00Z')",  # the clock starts at 00:00
@@ -134,7 +132,7 @@ async def test_the_program_runs_again_shortly_before_its_credential_expires(
     assert runs_of(program) == 3
 
 
-async def test_a_credential_that_is_born_expired_does_not_run_the_program_in_a_loop(
+async def test_expired_credential_does_not_rerun_plugin_in_a_loop(
     tmp_path: Path, build: Build, clock: FakeClock
 ) -> None:
     program = a_plugin(tmp_path / "login", "answer(token='old', expirationTimestamp='2025-01-01T00:00:00Z')")
@@ -155,9 +153,7 @@ async def test_many_requests_share_one_run(tmp_path: Path, build: Build) -> None
     assert runs_of(program) == 1
 
 
-async def test_many_requests_share_one_failure_and_a_later_one_tries_again(
-    tmp_path: Path, build: Build, clock: FakeClock
-) -> None:
+async def test_concurrent_requests_share_one_plugin_failure(tmp_path: Path, build: Build, clock: FakeClock) -> None:
     program = a_plugin(tmp_path / "login", "if run == 1: sys.exit('no network')\nanswer(token='at last')")
     plugin = build(program)
     results = await asyncio.gather(*(plugin.proof() for _ in range(20)), return_exceptions=True)
@@ -167,9 +163,7 @@ async def test_many_requests_share_one_failure_and_a_later_one_tries_again(
     assert await plugin.proof() == Credentials(Secret("at last"))
 
 
-async def test_a_refused_credential_is_forgotten_once_however_many_requests_it_failed(
-    tmp_path: Path, build: Build
-) -> None:
+async def test_refused_credential_is_dropped_once(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
     refused = await plugin.proof()
@@ -184,9 +178,7 @@ async def test_a_refused_credential_is_forgotten_once_however_many_requests_it_f
     assert await plugin.proof() == Credentials(Secret("token 3"))
 
 
-async def test_a_waiter_that_gives_up_takes_its_program_along_and_the_next_one_runs_it_anew(
-    tmp_path: Path, build: Build
-) -> None:
+async def test_cancelled_waiter_kills_its_plugin(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "if run == 1: time.sleep(600)\nanswer(token=f'token {run}')")
     plugin = build(program)
     first = asyncio.create_task(plugin.proof())
@@ -254,7 +246,7 @@ async def test_a_program_that_cannot_be_started_is_told(tmp_path: Path, build: B
     assert "cannot be started (No such file or directory): install it" in await refusal_of(build(program))
 
 
-async def test_a_failure_is_told_in_the_last_words_of_the_program_without_secrets(tmp_path: Path, build: Build) -> None:
+async def test_plugin_failure_shows_stderr_without_secrets(tmp_path: Path, build: Build) -> None:
     jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
     base64 = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC/BKcwggSjAgEAAoIBAQ"
     program = a_plugin(
@@ -336,7 +328,7 @@ async def test_a_program_is_told_whether_it_may_ask_a_person(
     assert await build(program, interactiveMode=mode, terminal=terminal).proof() == Credentials(Secret(expected))
 
 
-async def test_a_program_that_must_ask_a_person_is_not_run_without_a_terminal(tmp_path: Path, build: Build) -> None:
+async def test_interactive_plugin_needs_a_terminal(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(token='x')")
     assert "there is no terminal" in await refusal_of(build(program, interactiveMode="Always"))
     assert runs_of(program) == 0

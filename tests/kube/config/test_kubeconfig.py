@@ -44,7 +44,7 @@ def test_missing_files_and_empty_names_of_a_list_are_skipped(tmp_path: Path) -> 
     assert config.files == (file,)
 
 
-def test_a_file_that_the_caller_names_must_exist_and_is_the_only_one(tmp_path: Path) -> None:
+def test_named_kubeconfig_must_exist_and_is_the_only_one(tmp_path: Path) -> None:
     other = a_kubeconfig(tmp_path / "other")
     with pytest.raises(Misconfigured, match=r"there is no kubeconfig \(looked for .*missing\): set KUBECONFIG"):
         read(tmp_path / "missing", listed(other))
@@ -56,9 +56,7 @@ def test_without_a_list_the_file_in_the_home_directory_is_read(tmp_path: Path) -
     assert read(None, {"HOME": str(tmp_path)}).files == (file,)
 
 
-def test_relative_paths_are_relative_to_their_file_and_bare_commands_are_not_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_are_relative_to_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf").mkdir()
     user = {"client-certificate": "me.crt", "client-key": "/abs/me.key", "tokenFile": "../token"}
     a_kubeconfig(tmp_path / "conf" / "a", cluster={"certificate-authority": "ca.crt"}, user=user)

@@ -104,9 +104,7 @@ async def test_a_rotated_token_and_ca_are_picked_up(account: Path) -> None:
     assert await connection.tls() is second
 
 
-async def test_a_refused_token_is_tried_again_only_if_kubelet_has_written_another(
-    account: Path, authority: trustme.CA
-) -> None:
+async def test_service_account_token_is_renewed_only_by_a_new_one(account: Path, authority: trustme.CA) -> None:
     connection = in_cluster(account, environ=IN_POD, clock=FakeClock())
     await connection.headers()
     assert not await connection.renew()
@@ -130,7 +128,7 @@ def test_outside_a_pod_there_is_no_account(account: Path, missing: str) -> None:
         in_cluster(account, environ={name: value for name, value in IN_POD.items() if name != missing})
 
 
-def test_what_is_named_wins_over_the_pod_and_the_pod_over_the_home_directory(account: Path, tmp_path: Path) -> None:
+def test_precedence_of_named_file_pod_and_home(account: Path, tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     home = a_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "https://home"})
     named = a_kubeconfig(tmp_path / "named", cluster={"server": "https://named"})
@@ -162,7 +160,7 @@ async def test_a_context_gives_server_namespace_token_and_source(tmp_path: Path)
     assert not await connection.renew()
 
 
-async def test_an_anonymous_user_sends_no_header_and_the_default_namespace_is_default(tmp_path: Path) -> None:
+async def test_anonymous_user_sends_no_header(tmp_path: Path) -> None:
     connection = connected(tmp_path)
     assert dict(await connection.headers()) == {}
     assert connection.namespace == "default"
@@ -236,7 +234,7 @@ async def test_proxy_url_wins_over_the_environment(tmp_path: Path) -> None:
     assert TOKEN not in repr(connection)
 
 
-async def test_an_impersonated_user_is_told_in_headers_with_one_per_group(tmp_path: Path) -> None:
+async def test_impersonation_sends_one_header_per_group(tmp_path: Path) -> None:
     user = {
         "token": TOKEN,
         "as": "jane",
@@ -311,7 +309,7 @@ async def test_a_namespace_that_cannot_exist_is_refused(tmp_path: Path) -> None:
     assert 'has the namespace "../secrets": use small letters, digits and dashes' in sentence
 
 
-async def test_a_password_beside_a_working_credential_is_ignored_as_kubectl_does(tmp_path: Path) -> None:
+async def test_password_beside_a_credential_is_ignored(tmp_path: Path) -> None:
     connection = connected(tmp_path, user={"username": "me", "password": "x", "token": TOKEN})
     assert await connection.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
@@ -319,9 +317,7 @@ async def test_a_password_beside_a_working_credential_is_ignored_as_kubectl_does
 # With an exec plugin
 
 
-async def test_a_plugin_gives_token_and_certificate_and_runs_once_for_both(
-    tmp_path: Path, authority: trustme.CA
-) -> None:
+async def test_plugin_runs_once_for_token_and_certificate(tmp_path: Path, authority: trustme.CA) -> None:
     client = authority.issue_cert("me@example.com")
     certificate, key = client.cert_chain_pems[0].bytes().decode(), client.private_key_pem.bytes().decode()
     program = a_plugin(
@@ -350,7 +346,7 @@ async def test_a_token_beside_a_plugin_saves_its_run(tmp_path: Path) -> None:
     assert await connection.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
 
-async def test_many_requests_that_one_token_failed_run_the_plugin_once_more(tmp_path: Path) -> None:
+async def test_many_refusals_of_one_token_rerun_the_plugin_once(tmp_path: Path) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=str(run))")
     connection = connected(tmp_path, user=an_exec("./login"))
     all_have_the_first, first_had_its_second = asyncio.Barrier(10), asyncio.Event()
@@ -369,7 +365,7 @@ async def test_many_requests_that_one_token_failed_run_the_plugin_once_more(tmp_
     assert runs_of(program) == 2
 
 
-async def test_a_plugin_runs_again_after_each_refusal_of_its_newest_token(tmp_path: Path) -> None:
+async def test_plugin_reruns_after_each_refusal_of_its_newest_token(tmp_path: Path) -> None:
     a_plugin(tmp_path / "login", "answer(token=str(run))")
     connection = connected(tmp_path, user=an_exec("./login"))
     for run in (1, 2, 3):

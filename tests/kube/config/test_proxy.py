@@ -38,7 +38,7 @@ def test_no_proxy_is_read_as_go_reads_it(server: str, no_proxy: str, used: bool)
     assert environment_proxy(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": no_proxy}) == (PROXY if used else None)
 
 
-def test_the_variable_follows_the_scheme_and_may_be_in_small_letters() -> None:
+def test_proxy_variable_follows_the_scheme() -> None:
     assert environment_proxy("http://api:8080", {"HTTPS_PROXY": PROXY}) is None
     assert environment_proxy("http://api:8080", {"http_proxy": "proxy:3128"}) == PROXY
     assert environment_proxy("https://api", {"https_proxy": PROXY, "no_proxy": "api"}) is None
@@ -57,7 +57,7 @@ def test_the_variable_follows_the_scheme_and_may_be_in_small_letters() -> None:
         ("http://", "X is not the URL of a proxy: write it as http://host:port"),
     ],
 )
-def test_what_is_no_proxy_is_refused_without_showing_its_password(url: str, sentence: str) -> None:
+def test_invalid_proxy_is_refused_without_its_password(url: str, sentence: str) -> None:
     with pytest.raises(Misconfigured) as raised:
         checked_proxy(url, "X")
     assert str(raised.value) == sentence

@@ -66,7 +66,7 @@ async def answer(url: str, context: ssl.SSLContext, server_name: str | None = No
         return await reply.text()
 
 
-async def test_a_server_of_our_authority_is_believed_and_sees_our_certificate(authority: trustme.CA) -> None:
+async def test_trusted_server_sees_the_client_certificate(authority: trustme.CA) -> None:
     client = authority.issue_cert("me@example.com", common_name="me")
     contexts = Contexts(Trust(anchor(authority)))
     async with serving(authority, "127.0.0.1") as url:
@@ -74,7 +74,7 @@ async def test_a_server_of_our_authority_is_believed_and_sees_our_certificate(au
         assert await answer(url, contexts.context(pair_of(client))) == "me"
 
 
-async def test_a_server_of_another_authority_is_not_believed_unless_told_so(authority: trustme.CA) -> None:
+async def test_untrusted_server_is_refused_unless_skipping(authority: trustme.CA) -> None:
     async with serving(trustme.CA(), "127.0.0.1") as url:
         for trust in (Trust(anchor(authority)), Trust()):
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
@@ -119,7 +119,7 @@ async def test_a_context_is_built_again_only_when_a_file_has_changed(authority: 
         assert await answer(url, second) == "nobody"
 
 
-def test_a_new_certificate_whose_key_has_not_come_yet_leaves_the_old_one_in_use(
+def test_certificate_without_its_new_key_is_not_used_yet(
     authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     contexts = Contexts(Trust(anchor(authority)))
@@ -135,7 +135,7 @@ def test_a_new_certificate_whose_key_has_not_come_yet_leaves_the_old_one_in_use(
     assert contexts.context(new) is not first
 
 
-def test_the_private_key_is_on_disk_only_while_it_is_loaded_and_only_for_us(
+def test_private_key_is_on_disk_only_while_loaded(
     authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
