@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
-from testbed.asked import Asked
+from testbed.request_log import Asked
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds: the close sends RST, as a crashed peer does
 HOP_BY_HOP = {"connection", "content-length", "expect", "host", "keep-alive", "te", "transfer-encoding", "upgrade"}

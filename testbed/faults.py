@@ -18,8 +18,8 @@ from aiohttp import web
 from yarl import URL
 
 from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
-from testbed.asked import Asked, Pattern, Seen, asked, peak_per_second, user_of
 from testbed.exchange import Doom, Exchange, Fault, end_to_end, reset, status_of
+from testbed.request_log import Asked, Pattern, Seen, asked, peak_per_second, user_of
 
 KEPT_REQUESTS = 50_000  # minutes at a few hundred a second
 LAST_WORDS_SECONDS = 0.01  # aiohttp's client drops what it has not read yet when a reset comes: let it read first

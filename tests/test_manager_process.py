@@ -16,10 +16,10 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import LEASES, Key
 from paddle_operator.manager import LEASE, main, parser
 from testbed.control_plane import ControlPlane
-from testbed.followed import PATIENCE_SECONDS, followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from testbed.ports import free_ports
+from testbed.watch_until import PATIENCE_SECONDS, watch_objects
 from tests.stories.harness import FULL_JOBS, ClusterHarness
 from tests.stories.jobs import a_job
 
@@ -55,7 +55,7 @@ async def test_process_completes_the_example_and_stops_on_sigterm(
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        followed(client, FULL_JOBS, Scope(namespace)) as jobs,
+        watch_objects(client, FULL_JOBS, Scope(namespace)) as jobs,
         manager_process(control_plane, *flags) as process,
     ):
         await control_plane.kubectl("apply", f"--namespace={namespace}", "-f", str(EXAMPLE))
@@ -143,7 +143,7 @@ async def test_only_the_named_namespaces_are_reconciled(control_plane: ControlPl
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2) as nodes,
-        followed(client, FULL_JOBS, Scope()) as jobs,
+        watch_objects(client, FULL_JOBS, Scope()) as jobs,
         manager_process(control_plane, *flags, f"--metrics-bind-address=127.0.0.1:{metrics}"),
     ):
         nodes.script("*-worker-*", exits(0, after=0.5))
@@ -153,7 +153,7 @@ async def test_only_the_named_namespaces_are_reconciled(control_plane: ControlPl
         def phases() -> dict[str, str]:
             return {job.key.namespace: job.phase for job in jobs.store if job.key.namespace in (other, *ours)}
 
-        await jobs.until_all(lambda: all(phases().get(each) == "Completed" for each in ours))
+        await jobs.wait_until(lambda: all(phases().get(each) == "Completed" for each in ours))
         assert phases()[other] == ""
         text = await metrics_with('paddlejobs{phase="Completed"} 2.0', metrics)
     assert {f'workqueue_depth{{controller="paddlejob-{each}"' in text for each in ours} == {True}
@@ -193,7 +193,7 @@ async def fail_over(control_plane: ControlPlane, harness: ClusterHarness, number
     async with (
         harness.open(),
         harness.record_writes() as written,
-        followed(harness.client, LEASES, Scope(harness.namespace)) as leases,
+        watch_objects(harness.client, LEASES, Scope(harness.namespace)) as leases,
         manager_process(control_plane, *flags) as leader,
     ):
         await leases.until(LEASE, lambda lease: bool(lease.spec.holder_identity))

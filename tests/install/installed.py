@@ -15,9 +15,9 @@ from typing import IO, Any
 import yaml
 
 from testbed.control_plane import ControlPlane
-from testbed.followed import PATIENCE_SECONDS
 from testbed.ports import LOOPBACK, free_ports
 from testbed.request import RequestError
+from testbed.watch_until import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "deploy/v1/crd.yaml"

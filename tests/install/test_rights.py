@@ -24,9 +24,9 @@ from paddle_operator.kube.round_trip import Call, RoundTripper
 from paddle_operator.manager import LEASE
 from paddle_operator.plan.metadata import GO_FINALIZER
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.volcano_assets import VolcanoPrograms
+from testbed.watch_until import WatchedObjects, watch_objects
 from tests.install.installed import CRD, NAMESPACE, OPERATOR, kubeconfig_of_account, look_for_kinds, objects
 from tests.stories.harness import FULL_JOBS, FULL_PODS, FullObject
 from tests.stories.jobs import a_job, a_template, with_template
@@ -120,7 +120,7 @@ async def test_role_grants_exactly_the_rights_in_use(
     async with Client(plane.connection()) as client, HollowNodes(client, count=3) as nodes:
         scope = Scope(NAMESPACE)
         async with (
-            followed(client, FULL_JOBS, scope) as jobs,
+            watch_objects(client, FULL_JOBS, scope) as jobs,
             operator(await kubeconfig_of_account(plane, tmp_path), asked, refused),
             asyncio.TaskGroup() as lives,
         ):
@@ -135,7 +135,9 @@ async def test_role_grants_exactly_the_rights_in_use(
 class Cast:
     """Who plays in a life."""
 
-    def __init__(self, plane: ControlPlane, client: Client, nodes: HollowNodes, jobs: Followed[FullObject]) -> None:
+    def __init__(
+        self, plane: ControlPlane, client: Client, nodes: HollowNodes, jobs: WatchedObjects[FullObject]
+    ) -> None:
         self.plane, self.client, self.nodes, self.jobs = plane, client, nodes, jobs
 
     async def submit(self, job: dict[str, Any]) -> None:
@@ -159,7 +161,7 @@ async def by_service(cast: Cast) -> None:
     await cast.submit(on_the_usual_scheduler(job))
     await cast.runs("by-service")
     await cast.nodes.exit("by-service-worker-*", 0)
-    await cast.jobs.until_gone("by-service")
+    await cast.jobs.wait_deleted("by-service")
 
 
 async def of_a_gang(cast: Cast) -> None:

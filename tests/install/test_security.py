@@ -12,11 +12,11 @@ from paddle_operator.kube.errors import TooManyRequests
 from paddle_operator.kube.manager import DRAIN_SECONDS, FLUSH_SECONDS
 from paddle_operator.kube.objects import PODS, Key
 from testbed.control_plane import ControlPlane
-from testbed.followed import followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from testbed.ports import LOOPBACK
 from testbed.request import RequestError
+from testbed.watch_until import watch_objects
 from tests.install.installed import (
     CLUSTER_WIDE,
     CRD,
@@ -49,7 +49,7 @@ async def test_restricted_pod_security_allows_operator_and_jobs(plane: ControlPl
         await plane.kubectl("-n", "paddle-system", "rollout", "status", f"deployment/{MANAGER[2]}", "--timeout=240s")
         arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
         async with (
-            followed(client, FULL_JOBS, Scope("paddle-system")) as jobs,
+            watch_objects(client, FULL_JOBS, Scope("paddle-system")) as jobs,
             manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments),
         ):
             for name, intranet in (("by-address", "PodIP"), ("by-name", "Service")):
@@ -75,7 +75,7 @@ async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, t
     async with Client(plane.connection()) as client, HollowNodes(client, count=2):
         with (tmp_path / "log").open("wb") as log:
             async with (
-                followed(client, FULL_JOBS, Scope("paddle-system")) as jobs,
+                watch_objects(client, FULL_JOBS, Scope("paddle-system")) as jobs,
                 manager_of(kubeconfig, "--namespace=paddle-system", *protected, log=log) as port,
             ):
                 for name, template in templates.items():

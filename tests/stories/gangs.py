@@ -11,9 +11,9 @@ from paddle_operator.kube.client import Scope
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.objects import Object, Resource
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.volcano import Volcano, is_served, until
+from testbed.watch_until import WatchedObjects, watch_objects
 from tests.stories.harness import ClusterHarness, FullObject, RecordingClient
 from tests.stories.jobs import Job, a_job, a_template, with_template
 
@@ -42,11 +42,11 @@ class GangHarness(ClusterHarness):
         super().__init__(*harness)
         self.volcano = volcano
         self.history: list[Counter[str]] = []  # after each change of a pod: how many of each job are on nodes
-        self._groups: Followed[FullObject]
+        self._groups: WatchedObjects[FullObject]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["GangHarness"]:
-        async with super().open(), followed(self.client, FULL_POD_GROUPS, Scope(self.namespace)) as self._groups:
+        async with super().open(), watch_objects(self.client, FULL_POD_GROUPS, Scope(self.namespace)) as self._groups:
             self._pods.store.listen(lambda *_: self.history.append(self.on_nodes()))
             yield self
 
@@ -87,7 +87,7 @@ class GangHarness(ClusterHarness):
         return await self._groups.until(name, claim)
 
     async def wait_group_deleted(self, name: str = "mnist") -> None:
-        await self._groups.until_gone(name)
+        await self._groups.wait_deleted(name)
 
     async def wait_not_running_for_volcano(self, name: str = "mnist") -> FullObject:
         """The job as soon as it says that Volcano holds it back."""

@@ -26,8 +26,8 @@ from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.kube.round_trip import Call, RoundTripper
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
-from testbed.followed import PATIENCE_SECONDS, Followed, followed
 from testbed.hollow import HollowNodes
+from testbed.watch_until import PATIENCE_SECONDS, WatchedObjects, watch_objects
 from tests.support.rights import connection_of_operator
 
 
@@ -119,21 +119,21 @@ class ClusterHarness:
         self.nodes = nodes
         self.namespace = namespace
         self._scope = Scope(namespace)
-        self._jobs: Followed[FullObject]
-        self._pods: Followed[FullObject]
-        self._services: Followed[FullObject]
-        self._config_maps: Followed[FullObject]
-        self._events: Followed[Event]
+        self._jobs: WatchedObjects[FullObject]
+        self._pods: WatchedObjects[FullObject]
+        self._services: WatchedObjects[FullObject]
+        self._config_maps: WatchedObjects[FullObject]
+        self._events: WatchedObjects[Event]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["ClusterHarness"]:
         async with AsyncExitStack() as stack:
             follow = stack.enter_async_context
-            self._jobs = await follow(followed(self.client, FULL_JOBS, self._scope))
-            self._pods = await follow(followed(self.client, FULL_PODS, self._scope))
-            self._services = await follow(followed(self.client, FULL_SERVICES, self._scope))
-            self._config_maps = await follow(followed(self.client, FULL_CONFIG_MAPS, self._scope))
-            self._events = await follow(followed(self.client, FULL_EVENTS, self._scope))
+            self._jobs = await follow(watch_objects(self.client, FULL_JOBS, self._scope))
+            self._pods = await follow(watch_objects(self.client, FULL_PODS, self._scope))
+            self._services = await follow(watch_objects(self.client, FULL_SERVICES, self._scope))
+            self._config_maps = await follow(watch_objects(self.client, FULL_CONFIG_MAPS, self._scope))
+            self._events = await follow(watch_objects(self.client, FULL_EVENTS, self._scope))
             yield self
 
     @asynccontextmanager
@@ -207,7 +207,7 @@ class ClusterHarness:
         pods = await self.wait_pods(lambda pods: name in pods and is_judged(pods[name]))
         told: str = pods[name].condition("PodScheduled").get("message", "")
         await self.client.delete(FULL_PODS, pods[name].key, grace_seconds=0)
-        await self._pods.until_gone(name)
+        await self._pods.wait_deleted(name)
         return told
 
     async def run_unrelated_job(self, name: str) -> None:
@@ -284,7 +284,7 @@ class ClusterHarness:
         return await self.wait_job(name, lambda job: running_because(job) == ("False", reason))
 
     async def wait_deleted(self, name: str) -> None:
-        await self._jobs.until_gone(name)
+        await self._jobs.wait_deleted(name)
 
     async def wait_pods(
         self, claim: Callable[[dict[str, FullObject]], bool], *, within_seconds: float = PATIENCE_SECONDS
@@ -300,19 +300,19 @@ class ClusterHarness:
         def instead() -> str:
             return str({name: pod.status for name, pod in found.items()})[:3000]
 
-        await self._pods.until_all(holds, within_seconds=within_seconds, instead=instead)
+        await self._pods.wait_until(holds, within_seconds=within_seconds, instead=instead)
         return found
 
     async def wait_cleaned_up(self) -> None:
         """No pod and no Service is left, whoever made them."""
         await self.wait_pods(lambda left: not left)
-        await self._services.until_all(lambda: not len(self._services.store))
+        await self._services.wait_until(lambda: not len(self._services.store))
 
     async def wait_children_deleted(self, name: str) -> None:
         """No pod, Service or ConfigMap of this job is left."""
         await self.wait_pods(lambda pods: not of_job(pods, name))
-        await self._services.until_all(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
-        await self._config_maps.until_gone(name)
+        await self._services.wait_until(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
+        await self._config_maps.wait_deleted(name)
 
     async def wait_barrier(self, name: str, claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
         """The barrier, as soon as it is there and the claim is true of it."""
@@ -329,7 +329,7 @@ class ClusterHarness:
         def instead() -> str:
             return f"{name} is not told to be {reason}, but {[(each.reason, each.note) for each in found]}"
 
-        await self._events.until_all(holds, instead=instead)
+        await self._events.wait_until(holds, instead=instead)
         return next(each for each in found if each.reason == reason)
 
     async def wait_finished_event(self, name: str, phase: str) -> FullObject:

@@ -10,7 +10,7 @@ import pytest
 
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.objects import Key, Object, Resource
-from testbed.followed import followed
+from testbed.watch_until import watch_objects
 from tests.stories.harness import (
     FULL_JOBS,
     FULL_PODS,
@@ -112,7 +112,7 @@ async def told_and_true_numbers(harness: ClusterHarness) -> tuple[set[str], int]
 async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarness) -> None:
     """No version of the job says Running with a pod that does not run, or anything else with a failed one."""
     seen: list[dict[str, Any]] = []
-    async with followed(harness.client, FULL_JOBS, Scope(harness.namespace)) as jobs:
+    async with watch_objects(harness.client, FULL_JOBS, Scope(harness.namespace)) as jobs:
         jobs.store.listen(lambda old, new, lane: seen.append(new.status or {}) if new else None)
         await harness.submit(a_job(ps=2, workers=2, cleanPodPolicy="Never"))
         await harness.wait_phase("mnist", "Running")

@@ -20,9 +20,9 @@ from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 from paddle_operator.kube.reconciler import build_manager
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.request import HTTPResponse, send
+from testbed.watch_until import WatchedObjects, watch_objects
 from tests.conftest import say
 from tests.stories.harness import FULL_EVENTS, FULL_JOBS, Event, FullObject
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
@@ -152,8 +152,8 @@ async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_run
     before = passes()
     async with (
         HollowNodes(crowd.client, count=2) as nodes,
-        followed(crowd.client, FULL_JOBS) as jobs,
-        followed(crowd.client, FULL_EVENTS) as events,
+        watch_objects(crowd.client, FULL_JOBS) as jobs,
+        watch_objects(crowd.client, FULL_EVENTS) as events,
         crowd.control_plane.audit.recording() as writes,
         operator(crowd.control_plane),
     ):
@@ -198,7 +198,7 @@ async def stored_behind_the_rules(crowd: Crowd, objects: list[Hostile]) -> list[
     return stored
 
 
-async def runs_to_its_end(client: Client, jobs: Followed[FullObject], nodes: HollowNodes, namespace: str) -> None:
+async def runs_to_its_end(client: Client, jobs: WatchedObjects[FullObject], nodes: HollowNodes, namespace: str) -> None:
     job = a_job("healthy", ps=1, workers=2)
     await client.create(FULL_JOBS, job | {"metadata": {"name": "healthy", "namespace": namespace}})
     key = Key(namespace, "healthy")
@@ -207,12 +207,14 @@ async def runs_to_its_end(client: Client, jobs: Followed[FullObject], nodes: Hol
         found = jobs.store.get(key)
         return found.phase if found else "not there"
 
-    await jobs.until_all(lambda: phase() == "Running", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
+    await jobs.wait_until(lambda: phase() == "Running", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
     await nodes.exit("healthy-worker-*", 0, namespace=namespace)
-    await jobs.until_all(lambda: phase() == "Completed", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
+    await jobs.wait_until(lambda: phase() == "Completed", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
 
 
-async def until_all_are_told(jobs: Followed[FullObject], events: Followed[Event], namespace: str, count: int) -> None:
+async def until_all_are_told(
+    jobs: WatchedObjects[FullObject], events: WatchedObjects[Event], namespace: str, count: int
+) -> None:
     """By a condition; where the API server takes no status of what it would not store today, by an event."""
 
     def untold() -> list[str]:
@@ -221,22 +223,22 @@ async def until_all_are_told(jobs: Followed[FullObject], events: Followed[Event]
         return [f"{job.key.name}: {str(job.status)[:300]}" for job in waiting]
 
     for news in (jobs, events):
-        await news.until_all(
+        await news.wait_until(
             lambda: not untold(), within_seconds=TOLD_WITHIN_SECONDS, instead=lambda: "\n".join(untold())
         )
     assert len(of(jobs, namespace)) == count
 
 
-def of(jobs: Followed[FullObject], namespace: str) -> list[FullObject]:
+def of(jobs: WatchedObjects[FullObject], namespace: str) -> list[FullObject]:
     return [job for job in jobs.store if job.key.namespace == namespace]
 
 
-async def lies_are_refused_or_corrected(crowd: Crowd, jobs: Followed[FullObject], name: str) -> None:
+async def lies_are_refused_or_corrected(crowd: Crowd, jobs: WatchedObjects[FullObject], name: str) -> None:
     """Written through /status under the rules."""
     for status in STATUSES:
         reply = await crowd.write_status(name, status)
         assert reply.ok or "status" in message_of(reply), message_of(reply)
-    await jobs.until_all(lambda: is_told(next(job for job in of(jobs, crowd.namespace) if job.key.name == name)))
+    await jobs.wait_until(lambda: is_told(next(job for job in of(jobs, crowd.namespace) if job.key.name == name)))
 
 
 async def owns_itself(crowd: Crowd, name: str) -> None:

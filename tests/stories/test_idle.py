@@ -18,8 +18,8 @@ from paddle_operator.kube.objects import PODS, Key
 from paddle_operator.kube.reconciler import build_manager
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
-from testbed.followed import followed
 from testbed.hollow import HollowNodes
+from testbed.watch_until import watch_objects
 from tests.conftest import say
 from tests.stories.harness import FULL_JOBS
 from tests.stories.jobs import a_job
@@ -105,15 +105,15 @@ async def test_a_thousand_running_jobs_cost_no_write_in_ten_minutes_nor_when_the
         Client(control_plane.connection()) as client,
         Client(await connection_of_operator(control_plane)) as ours,
         HollowNodes(client, count=NODES, pods=JOBS // NODES + 10) as nodes,
-        followed(client, FULL_JOBS, Scope(namespace)) as jobs,
+        watch_objects(client, FULL_JOBS, Scope(namespace)) as jobs,
     ):
         by_phase = jobs.store.index(lambda job: (job.phase,))
         async with Operator(ours, namespace).at_work() as operator:
             metadata = {"name": name_of(0), "namespace": namespace}
             await client.create(FULL_JOBS, a_job(workers=1) | {"metadata": metadata})
-            await jobs.until_all(lambda: len(by_phase["Running"]) == 1)
+            await jobs.wait_until(lambda: len(by_phase["Running"]) == 1)
             await copied(control_plane, client, namespace)
-            await jobs.until_all(lambda: len(by_phase["Running"]) == JOBS)
+            await jobs.wait_until(lambda: len(by_phase["Running"]) == JOBS)
             await operator.at_rest()
         clock, before = FakeClock(datetime.now(UTC)), passes()
         async with control_plane.audit.recording() as writes, Operator(ours, namespace, clock).at_work() as operator:

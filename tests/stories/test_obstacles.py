@@ -19,8 +19,8 @@ from paddle_operator.controllers.host_ports import PortBlocks
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.errors import Forbidden
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
-from testbed.followed import followed
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
+from testbed.watch_until import watch_objects
 from tests.stories.embedded import open_embedded_harness
 from tests.stories.harness import FULL_CONFIG_MAPS, FULL_JOBS, FULL_PODS, FULL_SERVICES, ClusterHarness, FullObject
 from tests.stories.jobs import a_job, a_template, with_template
@@ -39,7 +39,7 @@ def quota(**hard: Any) -> dict[str, Any]:
 async def is_enforced(harness: ClusterHarness, made: Manifest) -> None:
     """The quota counts: the API server goes by its status, which the controller manager has to write first."""
     await harness.create(QUOTAS, made)
-    async with followed(harness.client, QUOTAS, Scope(harness.namespace)) as quotas:
+    async with watch_objects(harness.client, QUOTAS, Scope(harness.namespace)) as quotas:
         await quotas.until("team", lambda found: bool((found.status or {}).get("hard")))
 
 

@@ -13,8 +13,8 @@ from aiohttp.test_utils import RawTestServer
 from yarl import URL
 
 from paddle_operator.kube.config.server import StaticServerConfig
-from testbed.asked import peak_per_second, user_of
 from testbed.faults import FaultProxy
+from testbed.request_log import peak_per_second, user_of
 from tests.support.plain_http import (
     CUT,
     NEVER_SECONDS,

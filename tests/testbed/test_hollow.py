@@ -13,7 +13,6 @@ from paddle_operator.kube.objects import CONFIG_MAPS, Key, Object, Resource, Vie
 from paddle_operator.local.kubelet.pod import PODS, LocalPod, LocalPodCondition, TerminatedState
 from paddle_operator.local.kubelet.pod_status import CONFIG_ERROR, CRASH_LOOP
 from testbed.control_plane import ControlPlane
-from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import (
     exits,
@@ -26,6 +25,7 @@ from testbed.hollow_script import (
     ready,
     starts,
 )
+from testbed.watch_until import WatchedObjects, watch_objects
 
 ROOT = Path(__file__).parents[2]
 KUBELET = "tester-1"  # a separate user in the audit log
@@ -61,8 +61,8 @@ async def nodes(kubelet_client: Client) -> AsyncIterator[HollowNodes]:
 
 
 @pytest.fixture
-async def pods(client: Client, namespace: str) -> AsyncIterator[Followed[LocalPod]]:
-    async with followed(client, PODS, Scope(namespace)) as pods:
+async def pods(client: Client, namespace: str) -> AsyncIterator[WatchedObjects[LocalPod]]:
+    async with watch_objects(client, PODS, Scope(namespace)) as pods:
         yield pods
 
 
@@ -115,7 +115,7 @@ def has_restarts(count: int) -> Any:
 
 
 async def test_pod_costs_one_write_to_running_and_one_to_its_end(
-    control_plane: ControlPlane, client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    control_plane: ControlPlane, client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     async with control_plane.audit.recording() as writes:
         await client.create(PODS, make_pod(namespace))
@@ -134,7 +134,7 @@ async def test_pod_costs_one_write_to_running_and_one_to_its_end(
 
 
 async def test_rule_added_before_the_pod_sets_exit_code_and_time(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("*", exits(0))
     nodes.script("wor*", exits(137, after=1))
@@ -149,7 +149,7 @@ async def test_rule_added_before_the_pod_sets_exit_code_and_time(
 
 
 async def test_rule_added_while_the_pod_runs_counts_from_then(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace))
     await pods.until("worker", is_running)
@@ -159,7 +159,7 @@ async def test_rule_added_while_the_pod_runs_counts_from_then(
 
 
 async def test_rule_with_times_does_not_apply_to_the_next_pod(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits(1), times=1)
     await client.create(PODS, make_pod(namespace))
@@ -170,7 +170,7 @@ async def test_rule_with_times_does_not_apply_to_the_next_pod(
 
 
 async def test_annotation_makes_kubelet_notice_the_config_map(
-    client: Client, kubelet_client: Client, pods: Followed[LocalPod], namespace: str
+    client: Client, kubelet_client: Client, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     async with HollowNodes(kubelet_client, speed=0.001):  # without an update it would sync again in hours
         await client.create(PODS, make_pod(namespace, env=FROM_CONFIG_MAP))
@@ -186,7 +186,7 @@ async def test_annotation_makes_kubelet_notice_the_config_map(
 
 
 async def test_late_config_map_is_noticed_without_an_update(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace, env=FROM_CONFIG_MAP))
     await pods.until("worker", has_waiting_reason(CONFIG_ERROR))
@@ -195,7 +195,7 @@ async def test_late_config_map_is_noticed_without_an_update(
 
 
 async def test_missing_volume_keeps_the_pod_without_an_address(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     volumes = [{"name": "files", "configMap": {"name": "config", "items": [{"key": "RANK", "path": "rank"}]}}]
     await client.create(PODS, make_pod(namespace, volumes=volumes))
@@ -206,7 +206,7 @@ async def test_missing_volume_keeps_the_pod_without_an_address(
 
 
 async def test_deleted_pod_terminates_and_is_removed(
-    control_plane: ControlPlane, client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    control_plane: ControlPlane, client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits_on_sigterm(15))
     await client.create(PODS, make_pod(namespace))
@@ -214,7 +214,7 @@ async def test_deleted_pod_terminates_and_is_removed(
     async with control_plane.audit.recording() as writes:
         await client.delete(PODS, running.key)
         ended = await pods.until("worker", lambda pod: pod.finished)
-        await pods.until_gone("worker")
+        await pods.wait_deleted("worker")
     assert (ended.status.phase, terminated_state(ended).exit_code) == ("Failed", 15)
     assert [(write.verb, write.target) for write in writes.by(KUBELET).to("pods", "pods/status")] == [
         ("patch", "pods/status"),
@@ -223,7 +223,7 @@ async def test_deleted_pod_terminates_and_is_removed(
 
 
 async def test_pod_that_ignores_sigterm_is_killed_after_its_grace(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", ignores_sigterm())
     await client.create(PODS, make_pod(namespace))
@@ -233,11 +233,11 @@ async def test_pod_that_ignores_sigterm_is_killed_after_its_grace(
     ended = await pods.until("worker", lambda pod: pod.finished)
     assert terminated_state(ended).exit_code == 137
     assert asyncio.get_running_loop().time() - deleted_at >= 0.9
-    await pods.until_gone("worker")
+    await pods.wait_deleted("worker")
 
 
 async def test_pod_deleted_before_it_ran_has_status_unknown(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", never_starts())
     await client.create(PODS, make_pod(namespace))
@@ -246,11 +246,11 @@ async def test_pod_deleted_before_it_ran_has_status_unknown(
     await client.delete(PODS, waiting_pod.key)
     ended = await pods.until("worker", lambda pod: pod.finished)
     assert (terminated_state(ended).exit_code, terminated_state(ended).reason) == (137, "ContainerStatusUnknown")
-    await pods.until_gone("worker")
+    await pods.wait_deleted("worker")
 
 
 async def test_patched_deadline_ends_the_pod_and_retains_the_object(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits_on_sigterm(3))
     await client.create(PODS, make_pod(namespace))
@@ -263,7 +263,7 @@ async def test_patched_deadline_ends_the_pod_and_retains_the_object(
 
 
 async def test_failed_node_is_unreachable_and_its_pod_is_evicted(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace))
     await pods.until("worker", is_running)
@@ -274,7 +274,7 @@ async def test_failed_node_is_unreachable_and_its_pod_is_evicted(
     assert condition(unreachable, "DisruptionTarget").reason == "DeletionByTaintManager"
     assert unreachable.status.phase == "Running"  # its kubelet reports no more
     await node.recover()
-    await pods.until_gone("worker")
+    await pods.wait_deleted("worker")
     assert node_ready(await client.get(NODES, Key("", node.name))) == "True"
 
 
@@ -283,7 +283,7 @@ def node_ready(node: NodeView) -> str:
 
 
 async def test_restarted_kubelet_continues_with_its_pods(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace))
     before = await pods.until("worker", is_running)
@@ -301,7 +301,7 @@ async def test_restarted_kubelet_continues_with_its_pods(
 
 
 async def test_image_that_never_pulls_keeps_the_pod_pending(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", image_never_pulls())
     await client.create(PODS, make_pod(namespace))
@@ -313,7 +313,7 @@ async def test_image_that_never_pulls_keeps_the_pod_pending(
 
 
 async def test_pod_that_always_fails_gets_into_a_crash_loop(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits(1))
     await client.create(PODS, make_pod(namespace, restartPolicy="Always"))
@@ -326,7 +326,7 @@ async def test_pod_that_always_fails_gets_into_a_crash_loop(
 
 
 async def test_on_failure_restarts_until_the_container_succeeds(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits(0))
     nodes.script("worker", exits(2), times=2)
@@ -336,7 +336,7 @@ async def test_on_failure_restarts_until_the_container_succeeds(
 
 
 async def test_pod_on_host_network_has_the_address_of_its_node(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace, hostNetwork=True))
     running = await pods.until("worker", is_running)
@@ -344,7 +344,7 @@ async def test_pod_on_host_network_has_the_address_of_its_node(
 
 
 async def test_rule_for_an_init_container_fails_the_pod(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("*", exits(5))
     nodes.script("bad", exits(9, after=0.1), container="second")
@@ -361,7 +361,7 @@ async def test_rule_for_an_init_container_fails_the_pod(
 
 
 async def test_pod_may_run_and_not_be_ready(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", never_ready())
     await client.create(PODS, make_pod(namespace))
@@ -372,7 +372,7 @@ async def test_pod_may_run_and_not_be_ready(
 
 
 async def test_eviction_by_kubelet_is_a_failure_with_disruption_target(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     await client.create(PODS, make_pod(namespace))
     await pods.until("worker", is_running)
@@ -383,7 +383,7 @@ async def test_eviction_by_kubelet_is_a_failure_with_disruption_target(
 
 
 async def test_drain_evicts_pods_through_the_eviction_api(
-    client: Client, nodes: HollowNodes, pods: Followed[LocalPod], namespace: str
+    client: Client, nodes: HollowNodes, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     nodes.script("worker", exits_on_sigterm(after=0.5))
     await client.create(PODS, make_pod(namespace))
@@ -394,11 +394,11 @@ async def test_drain_evicts_pods_through_the_eviction_api(
         "EvictionByEvictionAPI",
         143,
     )
-    await pods.until_gone("worker")
+    await pods.wait_deleted("worker")
 
 
 async def test_scheduler_counts_gpus(
-    client: Client, kubelet_client: Client, pods: Followed[LocalPod], namespace: str
+    client: Client, kubelet_client: Client, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     async with HollowNodes(kubelet_client, gpus=1) as nodes:
         resources = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -412,18 +412,18 @@ async def test_scheduler_counts_gpus(
 
 
 async def test_exit_removes_the_nodes_and_their_pods(
-    client: Client, kubelet_client: Client, pods: Followed[LocalPod], namespace: str
+    client: Client, kubelet_client: Client, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     async with HollowNodes(kubelet_client, count=2) as nodes:
         names = {node.name for node in nodes}
         await client.create(PODS, make_pod(namespace))
         await pods.until("worker", is_running)
     assert not names & {node.key.name for node in await client.list_all(NODES)}
-    await pods.until_gone("worker")
+    await pods.wait_deleted("worker")
 
 
 async def test_separate_process_serves_until_sigterm(
-    control_plane: ControlPlane, client: Client, pods: Followed[LocalPod], namespace: str
+    control_plane: ControlPlane, client: Client, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
     kubeconfig = str(control_plane.kubeconfig_for(KUBELET))
     options = ("--kubeconfig", kubeconfig, "--count", "1", "--name", namespace, "--exits-after", "0.5")

@@ -15,8 +15,8 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.kubelet.pod import PODS
 from testbed.control_plane import ControlPlane
-from testbed.followed import followed
 from testbed.hollow import HollowNodes
+from testbed.watch_until import watch_objects
 from tests.conftest import say
 
 COUNT = 10_000
@@ -62,7 +62,7 @@ async def test_ten_thousand_pods_run_and_are_deleted(control_plane: ControlPlane
         Client(control_plane.connection()) as client,
         Client(control_plane.connection("tester-1")) as kubelet,
         HollowNodes(kubelet, count=NODES, pods=COUNT) as nodes,
-        followed(client, PODS, Scope(namespace)) as pods,
+        watch_objects(client, PODS, Scope(namespace)) as pods,
     ):
         by_phase = pods.store.index(lambda pod: (pod.status.phase,))
         with timed("created and running"):
@@ -73,11 +73,13 @@ async def test_ten_thousand_pods_run_and_are_deleted(control_plane: ControlPlane
                         for index in range(COUNT)
                     )
                 )
-            await pods.until_all(lambda: len(by_phase["Running"]) == COUNT, within_seconds=PATIENCE_SECONDS)
+            await pods.wait_until(lambda: len(by_phase["Running"]) == COUNT, within_seconds=PATIENCE_SECONDS)
         assert len({pod.status.pod_ip for pod in pods.store}) == COUNT
         on_server = {pod.key: pod for pod in await client.list_all(PODS, Scope(namespace))}
-        await pods.until_all(lambda: {pod.key: pod for pod in pods.store} == on_server, within_seconds=PATIENCE_SECONDS)
+        await pods.wait_until(
+            lambda: {pod.key: pod for pod in pods.store} == on_server, within_seconds=PATIENCE_SECONDS
+        )
         with timed("deleted and gone"):
             await asyncio.gather(*(client.delete(PODS, Key(namespace, f"worker-{index}")) for index in range(COUNT)))
-            await pods.until_all(lambda: not len(pods.store), within_seconds=PATIENCE_SECONDS)
+            await pods.wait_until(lambda: not len(pods.store), within_seconds=PATIENCE_SECONDS)
         assert not await client.list_all(PODS, Scope(namespace))

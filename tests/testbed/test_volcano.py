@@ -14,13 +14,13 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed import volcano_assets
-from testbed.followed import Followed, followed
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import never_starts
 from testbed.progress import Progress
 from testbed.toolchain import AssetsError
 from testbed.volcano import PREEMPTING, Volcano
 from testbed.volcano_assets import VERSION, VolcanoPrograms, volcano_programs
+from testbed.watch_until import WatchedObjects, watch_objects
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 Spec = dict[str, Any]
@@ -53,13 +53,13 @@ class Gangs:
         self.nodes = nodes
         self._client = client
         self._namespace = namespace
-        self._pods: Followed[FullObject]
-        self._groups: Followed[FullObject]
+        self._pods: WatchedObjects[FullObject]
+        self._groups: WatchedObjects[FullObject]
 
     async def open(self, stack: AsyncExitStack) -> None:
         scope = Scope(self._namespace)
-        self._pods = await stack.enter_async_context(followed(self._client, PODS, scope))
-        self._groups = await stack.enter_async_context(followed(self._client, GROUPS, scope))
+        self._pods = await stack.enter_async_context(watch_objects(self._client, PODS, scope))
+        self._groups = await stack.enter_async_context(watch_objects(self._client, GROUPS, scope))
 
     async def make_group(self, name: str, **spec: Any) -> None:
         await self._create(GROUPS, "scheduling.volcano.sh/v1beta1", "PodGroup", {"name": name}, spec)
@@ -89,7 +89,7 @@ class Gangs:
         for name in names:
             await self._client.delete(PODS, Key(self._namespace, name))
         for name in names:
-            await self._pods.until_gone(name)
+            await self._pods.wait_deleted(name)
 
     async def group(self, name: str, claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
         return await self._groups.until(name, claim)
@@ -113,10 +113,10 @@ class Gangs:
         return list(self._groups.store)
 
     async def bound_are(self, count: int) -> None:
-        await self._pods.until_all(lambda: len(self.bound) >= count)
+        await self._pods.wait_until(lambda: len(self.bound) >= count)
 
     async def other_group_appears(self) -> FullObject:
-        await self._groups.until_all(lambda: bool(self.groups))
+        await self._groups.wait_until(lambda: bool(self.groups))
         return self.groups[0]
 
 

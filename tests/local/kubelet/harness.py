@@ -16,7 +16,7 @@ from paddle_operator.local.kubelet.ip_allocator import AddressBlock
 from paddle_operator.local.kubelet.machine import Machine
 from paddle_operator.local.node import Node
 from paddle_operator.local.sandbox.sandbox import detect_sandbox
-from testbed.followed import Followed, followed
+from testbed.watch_until import WatchedObjects, watch_objects
 
 TIMEOUT_SECONDS = 100.0  # each wait takes a moment, but a machine may stall
 UNKNOWN_SCHEDULER = "none"  # so that the scheduler of the real control plane ignores the pods
@@ -109,7 +109,7 @@ class NodeHarness:
     folder: Path
     namespace: str
     images: FakeImages
-    pods: Followed[RawObject]
+    pods: WatchedObjects[RawObject]
     block: AddressBlock
     served: asyncio.Task[None]
 
@@ -132,7 +132,7 @@ class NodeHarness:
         return await self.pods.until(name, condition, within_seconds=TIMEOUT_SECONDS)
 
     async def wait_deleted(self, name: str) -> None:
-        await self.pods.until_gone(name, within_seconds=TIMEOUT_SECONDS)
+        await self.pods.wait_deleted(name, within_seconds=TIMEOUT_SECONDS)
 
     async def wait_removed(self, pod: RawObject, part: str = "") -> None:
         """Return when nothing of the pod is left on disk, which happens after the status write."""
@@ -210,7 +210,7 @@ async def run_node(
             namespace=namespace,
             **settings,
         )
-        pods = await stack.enter_async_context(followed(client, PODS, Scope(namespace)))
+        pods = await stack.enter_async_context(watch_objects(client, PODS, Scope(namespace)))
         async with serving(node) as served:
             yield NodeHarness(client, node, folder, namespace, images, pods, block, served)
 

@@ -1,4 +1,4 @@
-"""Wait until the cluster is as a test claims: a watch tells, nothing is polled, and who waits in vain is told why."""
+"""Watch objects until a claim of a test holds. Nothing is polled; a timeout says how the objects are instead."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from paddle_operator.kube.objects import Key, Resource, T
 PATIENCE_SECONDS = 120.0  # what takes a second on an idle machine; only what never comes needs that long
 
 
-class Followed(Generic[T]):
+class WatchedObjects(Generic[T]):
     """The objects of one kind as a test sees them; `namespace` is meant where a name alone is given."""
 
     def __init__(self, informer: Informer[T, T], namespace: str) -> None:
@@ -34,14 +34,14 @@ class Followed(Generic[T]):
             found[:] = [one] if one is not None else []
             return one is not None and claim(one)
 
-        await self.until_all(holds, within_seconds=within_seconds, instead=lambda: shown(found, name))
+        await self.wait_until(holds, within_seconds=within_seconds, instead=lambda: shown(found, name))
         return found[0]
 
-    async def until_gone(self, name: str, *, within_seconds: float = PATIENCE_SECONDS) -> None:
+    async def wait_deleted(self, name: str, *, within_seconds: float = PATIENCE_SECONDS) -> None:
         key = Key(self._namespace, name)
-        await self.until_all(lambda: self.store.get(key) is None, within_seconds=within_seconds)
+        await self.wait_until(lambda: self.store.get(key) is None, within_seconds=within_seconds)
 
-    async def until_all(
+    async def wait_until(
         self,
         claim: Callable[[], bool],
         *,
@@ -59,10 +59,12 @@ class Followed(Generic[T]):
 
 
 @asynccontextmanager
-async def followed(client: Client, kind: Resource[T], scope: Scope = EVERYTHING) -> AsyncIterator[Followed[T]]:
-    """Follow a kind for the length of a block."""
+async def watch_objects(
+    client: Client, kind: Resource[T], scope: Scope = EVERYTHING
+) -> AsyncIterator[WatchedObjects[T]]:
+    """Watch one kind for the length of a block."""
     informer: Informer[T, T] = Informer(client, kind, scope)
-    follower = Followed(informer, scope.namespace)
+    follower = WatchedObjects(informer, scope.namespace)
     task = asyncio.create_task(informer.run(), name=f"following {kind}")
     try:
         await informer.wait_synced()

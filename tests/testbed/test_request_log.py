@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.asked import Seen, Target, peak_per_second, target
+from testbed.request_log import Seen, Target, peak_per_second, target
 
 PODS = "/api/v1/namespaces/team/pods"
 NODE = "/api/v1/nodes/n1"
