@@ -14,10 +14,10 @@ from paddle_operator.api.paddlejob_policy_rules import (
     POLICY_BOUNDS,
     is_manager,
     policy_problems,
-    rule_of,
     success_indexes,
+    success_rule,
 )
-from paddle_operator.api.paddlejob_rules import LABEL, LONGEST_NAME, NAME_RULES, SPEC_RULES, templates_problems
+from paddle_operator.api.paddlejob_rules import LABEL, MAX_NAME_LENGTH, NAME_RULES, SPEC_RULES, templates_problems
 from paddle_operator.api.pod_template import pod_template_schema, quantities_schema, validate_template
 from paddle_operator.api.spec import (
     OLD_SPELLINGS,
@@ -61,8 +61,8 @@ __all__ = [
     "manager_of",
     "read_spec",
     "read_status",
-    "rule_of",
     "success_indexes",
+    "success_rule",
 ]
 
 GROUP = "batch.paddlepaddle.org"
@@ -100,7 +100,7 @@ PADDLE_JOB = KindDefinition(
     rules=SPEC_RULES,
     immutable=IMMUTABLE_FIELDS,
     name_rules=NAME_RULES,
-    name_schema={"pattern": LABEL, "maxLength": LONGEST_NAME},
+    name_schema={"pattern": LABEL, "maxLength": MAX_NAME_LENGTH},
     checks=(policy_problems, templates_problems, _template_type_problems),
     bounds=POLICY_BOUNDS,
     type_schemas={dict[str, Any]: pod_template_schema, dict[str, int | float | str]: quantities_schema},

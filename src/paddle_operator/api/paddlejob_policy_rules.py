@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from paddle_operator.api.rules import ImmutableField, Rule, absent, between
 from paddle_operator.api.spec import PaddleJobSpec, PodFailurePolicy, Role, SuccessRule
 
-MOST_SECONDS = 2**31 - 1
-MOST_RULES = 20
-HIGHEST_CODE = 255
-LONGEST_INDEXES = 9
+MAX_SECONDS = 2**31 - 1
+MAX_RULES = 20
+MAX_EXIT_CODE = 255
+MAX_INDEXES_LENGTH = 9
 INDEXES = "^[0-9]{1,4}(-[0-9]{1,4})?$"
-LONGEST_MANAGER = 63
+MAX_MANAGER_LENGTH = 63
 MANAGER = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]+$"
 
 # Schemas of lists and texts: an API server allows CEL over them only where they have an end.
 POLICY_BOUNDS: dict[str, dict[str, object]] = {
-    "podFailurePolicy.rules": {"minItems": 1, "maxItems": MOST_RULES},
-    "podFailurePolicy.rules.items.onExitCodes.values": {"minItems": 1, "maxItems": HIGHEST_CODE},
-    "podFailurePolicy.rules.items.onExitCodes.values.items": {"minimum": 1, "maximum": HIGHEST_CODE},
+    "podFailurePolicy.rules": {"minItems": 1, "maxItems": MAX_RULES},
+    "podFailurePolicy.rules.items.onExitCodes.values": {"minItems": 1, "maxItems": MAX_EXIT_CODE},
+    "podFailurePolicy.rules.items.onExitCodes.values.items": {"minimum": 1, "maximum": MAX_EXIT_CODE},
     "successPolicy.rules": {"minItems": 1, "maxItems": 1},
-    "successPolicy.rules.items.succeededIndexes": {"pattern": INDEXES, "maxLength": LONGEST_INDEXES},
-    "managedBy": {"pattern": MANAGER, "maxLength": LONGEST_MANAGER},
+    "successPolicy.rules.items.succeededIndexes": {"pattern": INDEXES, "maxLength": MAX_INDEXES_LENGTH},
+    "managedBy": {"pattern": MANAGER, "maxLength": MAX_MANAGER_LENGTH},
 }
 
 
@@ -31,7 +31,7 @@ def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
         yield from _failure_problems(spec.pod_failure_policy)
     if spec.success_policy and len(spec.success_policy.rules) != 1:
         yield f"spec.successPolicy.rules is a list of {len(spec.success_policy.rules)}, but must have one rule"
-    indexes = rule_of(spec).succeeded_indexes
+    indexes = success_rule(spec).succeeded_indexes
     if indexes and not _are_indexes(indexes):
         fix = "be the index of a worker or a range of them, such as 0 or 0-3"
         yield f'spec.successPolicy.rules[0].succeededIndexes is "{indexes[:80]}", but must {fix}'
@@ -41,29 +41,29 @@ def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
 
 
 def is_manager(text: str) -> bool:
-    return len(text) <= LONGEST_MANAGER and re.fullmatch(MANAGER[1:-1], text) is not None
+    return len(text) <= MAX_MANAGER_LENGTH and re.fullmatch(MANAGER[1:-1], text) is not None
 
 
 def _failure_problems(policy: PodFailurePolicy) -> Iterator[str]:
     path, rules = "spec.podFailurePolicy.rules", policy.rules
-    if not 1 <= len(rules) <= MOST_RULES:
-        yield f"{path} is a list of {len(rules)}, but must have from 1 to {MOST_RULES} rules"
+    if not 1 <= len(rules) <= MAX_RULES:
+        yield f"{path} is a list of {len(rules)}, but must have from 1 to {MAX_RULES} rules"
     for number, rule in enumerate(rules):
         codes, where = rule.on_exit_codes.values, f"{path}[{number}].onExitCodes.values"
-        if not 1 <= len(codes) <= HIGHEST_CODE:
-            yield f"{where} is a list of {len(codes)}, but must have from 1 to {HIGHEST_CODE} codes"
+        if not 1 <= len(codes) <= MAX_EXIT_CODE:
+            yield f"{where} is a list of {len(codes)}, but must have from 1 to {MAX_EXIT_CODE} codes"
         for place, code in enumerate(codes):
-            if not 1 <= code <= HIGHEST_CODE:
-                yield f"{where}[{place}] is {code}, but a failed container's code is from 1 to {HIGHEST_CODE}"
+            if not 1 <= code <= MAX_EXIT_CODE:
+                yield f"{where}[{place}] is {code}, but a failed container's code is from 1 to {MAX_EXIT_CODE}"
 
 
 def _are_indexes(text: str) -> bool:
-    return len(text) <= LONGEST_INDEXES and re.fullmatch(INDEXES[1:-1], text) is not None
+    return len(text) <= MAX_INDEXES_LENGTH and re.fullmatch(INDEXES[1:-1], text) is not None
 
 
 # Tries
 
-BACKOFF_LIMIT = between("spec.backoffLimit", 0, MOST_SECONDS, f"must be from 0 to {MOST_SECONDS}: remove it for none")
+BACKOFF_LIMIT = between("spec.backoffLimit", 0, MAX_SECONDS, f"must be from 0 to {MAX_SECONDS}: remove it for none")
 ELASTIC_IS_NOT_COUNTED = Rule[PaddleJobSpec](
     field="spec.backoffLimit",
     cel="!has(self.backoffLimit) || !has(self.elastic) || self.elastic == 0",
@@ -82,7 +82,7 @@ FAILURE_POLICY_NEEDS_A_LIMIT = Rule[PaddleJobSpec](
 )
 
 
-def restart_policy_of(spec: PaddleJobSpec, role: Role) -> str:
+def restart_policy_field(spec: PaddleJobSpec, role: Role) -> str:
     """As written; a template that was stored before there was a schema may be anything."""
     part = spec.roles.get(role)
     pod = part.template.get("spec") if part else None
@@ -94,18 +94,18 @@ def kubelet_does_not_hide_codes(role: Role) -> Rule[PaddleJobSpec]:
     return Rule(
         field=f"spec.{path}",
         cel=f"!has(self.podFailurePolicy) || {absent(path)} || self.{path} == '' || self.{path} == 'Never'",
-        holds=lambda spec: spec.pod_failure_policy is None or restart_policy_of(spec, role) in ("", "Never"),
+        holds=lambda spec: spec.pod_failure_policy is None or restart_policy_field(spec, role) in ("", "Never"),
         fix="a container that kubelet starts again shows spec.podFailurePolicy no exit code: remove it, or write Never",
         says='"%s"',
-        values=lambda spec: (restart_policy_of(spec, role),),
+        values=lambda spec: (restart_policy_field(spec, role),),
         cel_values=f"self.{path}",
     )
 
 
 # Deadlines
 
-ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MOST_SECONDS, "must be at least 1: remove it for none")
-START_DEADLINE = between("spec.startDeadlineSeconds", 1, MOST_SECONDS, "must be at least 1: remove it for none")
+ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
+START_DEADLINE = between("spec.startDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
 START_IS_FIRST = Rule[PaddleJobSpec](
     field="spec.startDeadlineSeconds",
     cel="!has(self.startDeadlineSeconds) || !has(self.activeDeadlineSeconds) || "
@@ -117,7 +117,7 @@ START_IS_FIRST = Rule[PaddleJobSpec](
     ),
     fix="would never come first: make it less than spec.activeDeadlineSeconds, or remove it",
 )
-TIME_TO_LIVE = between("spec.ttlSecondsAfterFinished", 0, MOST_SECONDS, "cannot be negative: remove it to keep the job")
+TIME_TO_LIVE = between("spec.ttlSecondsAfterFinished", 0, MAX_SECONDS, "cannot be negative: remove it to keep the job")
 
 # Success
 
@@ -129,19 +129,19 @@ NO_INDEXES = f"!has({RULE}.succeededIndexes) || !{RULE}.succeededIndexes.matches
 NO_RULE = "!has(self.successPolicy) || size(self.successPolicy.rules) == 0"
 
 
-def rule_of(spec: PaddleJobSpec) -> SuccessRule:
+def success_rule(spec: PaddleJobSpec) -> SuccessRule:
     return spec.success_policy.rules[0] if spec.success_policy and spec.success_policy.rules else SuccessRule()
 
 
-def workers_of(spec: PaddleJobSpec) -> int:
+def worker_count(spec: PaddleJobSpec) -> int:
     return spec.worker.replicas if spec.worker else 0
 
 
 def success_indexes(spec: PaddleJobSpec) -> range:
     """The workers that a success policy is about."""
-    text = rule_of(spec).succeeded_indexes
+    text = success_rule(spec).succeeded_indexes
     if not _are_indexes(text):
-        return range(workers_of(spec))
+        return range(worker_count(spec))
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
@@ -158,7 +158,7 @@ SUCCESS_NEEDS_WORKERS = Rule[PaddleJobSpec](
 SUCCESS_SAYS_SOMETHING = Rule[PaddleJobSpec](
     field="spec.successPolicy",
     cel=f"{NO_RULE} || has({RULE}.succeededIndexes) || has({RULE}.succeededCount)",
-    holds=lambda spec: not (spec.success_policy and spec.success_policy.rules) or rule_of(spec) != SuccessRule(),
+    holds=lambda spec: not (spec.success_policy and spec.success_policy.rules) or success_rule(spec) != SuccessRule(),
     fix="a rule needs succeededIndexes, succeededCount or both: add one, or remove spec.successPolicy",
     says="with an empty rule",
     values=lambda _: (),
@@ -168,13 +168,13 @@ WORKERS_EXIST = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededIndexes",
     cel=f"{NO_RULE} || {NO_INDEXES} || !has(self.worker) || ({FIRST} <= {LAST} && {LAST} < self.worker.replicas)",
     holds=lambda spec: (
-        not _are_indexes(rule_of(spec).succeeded_indexes)
+        not _are_indexes(success_rule(spec).succeeded_indexes)
         or spec.worker is None
-        or (len(success_indexes(spec)) > 0 and success_indexes(spec).stop <= workers_of(spec))
+        or (len(success_indexes(spec)) > 0 and success_indexes(spec).stop <= worker_count(spec))
     ),
     fix="must name workers that exist, counted from 0, the lowest first",
     says='"%s" in a job of %d workers',
-    values=lambda spec: (rule_of(spec).succeeded_indexes, workers_of(spec)),
+    values=lambda spec: (success_rule(spec).succeeded_indexes, worker_count(spec)),
     cel_values=f"{RULE}.succeededIndexes, self.worker.replicas",
 )
 ENOUGH_EXIST = Rule[PaddleJobSpec](
@@ -183,11 +183,11 @@ ENOUGH_EXIST = Rule[PaddleJobSpec](
     f"{RULE}.succeededCount <= (!({NO_INDEXES}) ? {LAST} - {FIRST} + 1 : self.worker.replicas))",
     holds=lambda spec: (
         spec.worker is None
-        or (count := rule_of(spec).succeeded_count) is None
+        or (count := success_rule(spec).succeeded_count) is None
         or 1 <= count <= len(success_indexes(spec))
     ),
     fix="must be from 1 to the number of workers that matter",
-    values=lambda spec: (rule_of(spec).succeeded_count,),
+    values=lambda spec: (success_rule(spec).succeeded_count,),
     cel_values=f"{RULE}.succeededCount",
 )
 

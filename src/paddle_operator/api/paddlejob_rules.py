@@ -12,12 +12,12 @@ from paddle_operator.api.paddlejob_policy_rules import POLICY_RULES
 from paddle_operator.api.rules import Rule, absent, at, at_least, between
 from paddle_operator.api.spec import PaddleJobSpec, Role, RoleSpec
 
-MOST_REPLICAS = 10_000
-LONGEST_CHILD = f"-{max(Role, key=len)}-{MOST_REPLICAS - 1}"
-LONGEST_LABEL = 63  # of a pod's host name and of a Service's name
-LONGEST_NAME = LONGEST_LABEL - len(LONGEST_CHILD)
+MAX_REPLICAS = 10_000
+LONGEST_SUFFIX = f"-{max(Role, key=len)}-{MAX_REPLICAS - 1}"
+MAX_LABEL_LENGTH = 63  # of a pod's host name and of a Service's name
+MAX_NAME_LENGTH = MAX_LABEL_LENGTH - len(LONGEST_SUFFIX)
 LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"  # DNS-1035, as Services need it
-LOWEST_PORT, HIGHEST_PORT = 1, 65_535
+MIN_PORT, MAX_PORT = 1, 65_535
 
 
 # Names
@@ -34,9 +34,9 @@ NAME_IS_A_LABEL = Rule[str](
 )
 NAME_IS_SHORT = Rule[str](
     field="metadata.name",
-    cel=f"size(self.metadata.name) <= {LONGEST_NAME}",
-    holds=lambda name: len(name) <= LONGEST_NAME,
-    fix=f"with {LONGEST_CHILD} behind it, it must fit {LONGEST_LABEL}: use at most {LONGEST_NAME} characters",
+    cel=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
+    holds=lambda name: len(name) <= MAX_NAME_LENGTH,
+    fix=f"with {LONGEST_SUFFIX} behind it, it must fit {MAX_LABEL_LENGTH}: use at most {MAX_NAME_LENGTH} characters",
     says='"%s" of %d characters',
     values=lambda name: (name, len(name)),
     cel_values="self.metadata.name, size(self.metadata.name)",
@@ -64,7 +64,7 @@ def role_rules(role: Role) -> tuple[Rule[PaddleJobSpec], ...]:
         return lambda spec: role not in spec.roles or holds(spec.roles[role])
 
     return (
-        between(f"{path}.replicas", 1, MOST_REPLICAS, f"must be from 1 to {MOST_REPLICAS}: for none, remove {path}"),
+        between(f"{path}.replicas", 1, MAX_REPLICAS, f"must be from 1 to {MAX_REPLICAS}: for none, remove {path}"),
         at_least(f"{path}.requests", 0, "cannot be negative: remove it for no lower limit"),
         at_least(f"{path}.limits", 0, "cannot be negative: remove it for no upper limit"),
         Rule(
@@ -147,10 +147,10 @@ def template_problems(role: Role, part: RoleSpec) -> Iterator[str]:
 
 def port_problems(path: str, ports: list[dict[str, Any]]) -> Iterator[str]:
     for number, port in enumerate(ports):
-        for key, lowest in (("containerPort", LOWEST_PORT), ("hostPort", 0)):  # 0 stands for no port of the host
+        for key, lowest in (("containerPort", MIN_PORT), ("hostPort", 0)):  # 0 stands for no port of the host
             value = port.get(key)
-            if isinstance(value, int) and not lowest <= value <= HIGHEST_PORT:
-                yield f"{path}[{number}].{key} is {value}, but must be from {lowest} to {HIGHEST_PORT}"
+            if isinstance(value, int) and not lowest <= value <= MAX_PORT:
+                yield f"{path}[{number}].{key} is {value}, but must be from {lowest} to {MAX_PORT}"
 
 
 def maps(value: object) -> list[dict[str, Any]]:

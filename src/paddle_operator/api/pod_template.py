@@ -12,7 +12,7 @@ from typing import Any
 
 from paddle_operator.api.decoding import format_value
 from paddle_operator.api.definition import Schema
-from paddle_operator.api.paddlejob_rules import HIGHEST_PORT, LOWEST_PORT
+from paddle_operator.api.paddlejob_rules import MAX_PORT, MIN_PORT
 
 TYPE_DESCRIPTIONS = {
     "integer": "a whole number",
@@ -43,8 +43,8 @@ def pod_template_schema() -> Schema:
     pod["containers"]["minItems"] = 1
     for kind in ("containers", "initContainers"):
         port = pod[kind]["items"]["properties"]["ports"]["items"]["properties"]
-        port["containerPort"] |= {"minimum": LOWEST_PORT, "maximum": HIGHEST_PORT}
-        port["hostPort"] |= {"minimum": 0, "maximum": HIGHEST_PORT}  # 0 stands for none
+        port["containerPort"] |= {"minimum": MIN_PORT, "maximum": MAX_PORT}
+        port["hostPort"] |= {"minimum": 0, "maximum": MAX_PORT}  # 0 stands for none
     return schema
 
 

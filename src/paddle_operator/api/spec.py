@@ -1,6 +1,6 @@
-"""What a user writes under `spec` of a PaddleJob. The texts below the fields are their descriptions in CRDs and docs.
+"""The spec of a PaddleJob. The strings below the fields are their descriptions in CRDs and docs.
 
-The fields are those of the Go operator; what it never wrote down (defaults, which values count) is written down here.
+The fields are those of the Go operator, with the defaults and valid values that it never documented.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ from paddle_operator.api.meta import Fields
 
 
 class Role(StrEnum):
-    """The parts of a job, always in this order."""
+    """The roles of a job, always in this order."""
 
     PS = "ps"
     WORKER = "worker"
@@ -57,7 +57,7 @@ class Phase(StrEnum):
 
 
 class FailureAction(StrEnum):
-    """What a failure with such an exit code brings: the end of the job, or another try that counts, or does not."""
+    """Whether a failure with a matching exit code fails the job, or is retried and counted, or only retried."""
 
     FAIL_JOB = "FailJob"
     COUNT = "Count"
@@ -70,33 +70,33 @@ class ExitCodeOperator(StrEnum):
 
 
 class RoleSpec(Fields, frozen=True):
-    """One role of a job: how many pods, and what they are made from."""
+    """One role of a job: its replicas and its pod template."""
 
     replicas: int
-    """How many pods this role has, from 1 to 10000. A role that is not wanted is left out."""
+    """How many pods this role has, from 1 to 10000. Leave out a role that is not needed."""
     template: dict[str, Any]
-    """A PodTemplateSpec as in a Deployment; every pod of the role is made from it."""
+    """A PodTemplateSpec as in a Deployment; every pod of the role is created from it."""
     requests: int | None = None
-    """The fewest pods with which an elastic job goes on. 0 is the same as leaving it out."""
+    """The minimum number of pods of an elastic job. 0 is the same as leaving it out."""
     limits: int | None = None
-    """The most pods that an elastic job can have. 0 is the same as leaving it out."""
+    """The maximum number of pods of an elastic job. 0 is the same as leaving it out."""
 
 
 class SchedulingPolicy(Fields, frozen=True):
-    """How a gang scheduler such as Volcano is to treat the job as a whole."""
+    """How a gang scheduler such as Volcano schedules the job."""
 
     min_available: int | None = None
-    """With how many pods the job may start; all of them, where this is left out, and Paddle needs all of them."""
+    """How many pods must be schedulable before the job starts. Left out, all of them; Paddle needs all of them."""
     queue: str = ""
-    """The queue that the job stands in."""
+    """The queue of the job."""
     priority_class: str = ""
-    """The PriorityClass of the job as a whole."""
+    """The PriorityClass of the job."""
     min_resources: dict[str, int | float | str] = {}  # noqa: RUF012  # msgspec copies it
-    """What must be free before the job may start; the sum over all pods, where this is left out."""
+    """The resources that must be free before the job starts. Left out, the sum over all pods."""
 
 
 class ExitCodes(Fields, frozen=True):
-    """Exit codes of the container that trains: the one named paddle, else the first."""
+    """Exit codes of the main container: the one named paddle, else the first."""
 
     operator: ExitCodeOperator
     """In: the code is one of the values. NotIn: it is none of them."""
@@ -105,64 +105,63 @@ class ExitCodes(Fields, frozen=True):
 
 
 class FailureRule(Fields, frozen=True):
-    """What to do about a pod that failed with certain exit codes."""
+    """The action for pods that fail with certain exit codes."""
 
     action: FailureAction
-    """FailJob ends the job at once, Count tries again and counts it, Ignore tries again and does not count it."""
+    """FailJob fails the job at once, Count retries and counts the failure, Ignore retries without counting it."""
     on_exit_codes: ExitCodes
-    """The exit codes that the rule is about."""
+    """The exit codes that the rule matches."""
 
 
 class PodFailurePolicy(Fields, frozen=True):
-    """Which failures are worth another try."""
+    """Which failures are retried."""
 
     rules: tuple[FailureRule, ...]
-    """From 1 to 20; the first that fits decides. Where none does, 2 (a bad command line) fails the job and every other
-    code counts."""
+    """From 1 to 20 rules; the first match wins. If none matches, exit code 2 (a bad command line) fails the job and
+    every other code is retried and counted."""
 
 
 class SuccessRule(Fields, frozen=True):
-    """Which workers must have succeeded."""
+    """Which workers must succeed."""
 
     succeeded_indexes: str = ""
-    """The workers that matter, such as 0 for the chief alone, or 0-3. Left out, all of them matter."""
+    """The indexes of the workers that must succeed, such as 0 for the chief alone, or 0-3. Left out, all workers."""
     succeeded_count: int | None = None
-    """How many of those that matter must have succeeded. Left out, all of them."""
+    """How many of these workers must succeed. Left out, all of them."""
 
 
 class SuccessPolicy(Fields, frozen=True):
-    """When the job is done."""
+    """When the job is completed."""
 
     rules: tuple[SuccessRule, ...]
-    """One rule. When it is met the job is Completed, and pods that still run are ended."""
+    """One rule. When it is met the job is Completed, and running pods are stopped."""
 
 
 class PaddleJobSpec(Fields, frozen=True):
-    """What to run."""
+    """The desired state of the job."""
 
     suspend: bool = False
-    """True ends the pods and keeps the job; false lets it start again, afresh. A finished job is not touched."""
+    """True deletes the pods and retains the job; false starts it again. A finished job is not affected."""
     backoff_limit: int | None = None
-    """How many times the job is tried again after a failure. Left out, the first failed pod fails the job. Preemption,
-    eviction and the loss of a node do not count. The pause before each try is 10 s, then 20 s, at most 6 minutes."""
+    """How many times the job is retried after a failure. Left out, the first failed pod fails the job. Preemption,
+    eviction and the loss of a node do not count. The back-off is 10 s, then 20 s, at most 6 minutes."""
     pod_failure_policy: PodFailurePolicy | None = None
-    """Which exit codes are worth another try; needs backoffLimit."""
+    """Which exit codes are retried; requires backoffLimit."""
     active_deadline_seconds: int | None = None
-    """How long the job may take, tries and pauses together; then it fails. While it is suspended, no time passes."""
+    """How long the job may take, retries and back-off included; then it fails. Suspended time does not count."""
     start_deadline_seconds: int | None = None
-    """How long the job may wait until every pod has started, at each try; then it fails and says what it waited for."""
+    """How long each attempt may take until every pod has started; then the job fails with the reason."""
     ttl_seconds_after_finished: int | None = None
-    """When the finished job itself is deleted, with everything that is left of it. Left out, never."""
+    """How long a finished job is retained before it is deleted with all its objects. Left out, forever."""
     success_policy: SuccessPolicy | None = None
-    """Which workers must have succeeded. Left out, all of them."""
+    """Which workers must succeed. Left out, all of them."""
     managed_by: str = ""
-    """The controller that looks after this job, where it is another one than this operator, which then leaves it alone.
-    Cannot be changed."""
+    """The controller that manages this job, if not this operator, which then ignores the job. Immutable."""
     clean_pod_policy: CleanPodPolicy | None = None
     """Whether the pods of a finished job are deleted: Always, Never, OnFailure or OnCompletion. Left out, it acts as
     OnCompletion. OnFailed is an old spelling of OnFailure."""
     clean_policy: CleanPodPolicy | None = None
-    """An old spelling of cleanPodPolicy, which counts where both are written."""
+    """Deprecated name of cleanPodPolicy, which takes precedence if both are set."""
     intranet: Intranet = Intranet.POD_IP
     """How the pods of a job reach each other: PodIP, Service (a headless Service for each pod) or Host (the network of
     the nodes)."""
@@ -170,9 +169,9 @@ class PaddleJobSpec(Fields, frozen=True):
     """Paddle's gloo: 0 is off, 1 is for workers, 2 is for workers and servers. Left out, it is 1 where the job has
     parameter servers, and otherwise 0."""
     elastic: int | None = None
-    """1 lets the number of workers change while they train. Left out or 0, it is fixed."""
+    """1 makes the number of workers elastic during training. Left out or 0, it is fixed."""
     scheduling_policy: SchedulingPolicy | None = None
-    """How a gang scheduler is to treat the job."""
+    """How a gang scheduler schedules the job."""
     ps: RoleSpec | None = None
     """The parameter servers."""
     worker: RoleSpec | None = None
@@ -186,14 +185,16 @@ class PaddleJobSpec(Fields, frozen=True):
 
     @property
     def roles(self) -> dict[Role, RoleSpec]:
-        """Those that the job has, in order."""
+        """The roles that the job has, in order."""
         every = {Role.PS: self.ps, Role.WORKER: self.worker, Role.HETER: self.heter}
         return {role: spec for role, spec in every.items() if spec is not None}
 
     @property
     def total(self) -> int:
         """How many pods the job has."""
-        return sum(role.replicas for role in (self.ps, self.worker, self.heter) if role)  # asked at every pod's change
+        return sum(
+            role.replicas for role in (self.ps, self.worker, self.heter) if role
+        )  # read at every change of a pod
 
     @property
     def mode(self) -> Mode:
@@ -203,7 +204,7 @@ class PaddleJobSpec(Fields, frozen=True):
 
     @property
     def gloo(self) -> int:
-        """Without gloo, a job with parameter servers trains wrongly and says nothing: so it is on unless put off."""
+        """On by default for jobs with parameter servers: without gloo they train wrongly, without an error."""
         if self.with_gloo is not None:
             return self.with_gloo
         return 1 if self.mode is Mode.PS else 0
@@ -213,7 +214,7 @@ class PaddleJobSpec(Fields, frozen=True):
         return bool(self.elastic)
 
     def cleans(self, phase: str) -> bool:
-        """Whether the pods of a job that has come to this phase are to be deleted."""
+        """Whether the pods of a job that finished with this phase are deleted."""
         if phase == Phase.FAILED:
             return self.clean_pod_policy in (CleanPodPolicy.ALWAYS, CleanPodPolicy.ON_FAILURE)
         return phase == Phase.COMPLETED and self.clean_pod_policy in (

@@ -1,6 +1,6 @@
-"""What the operator answers under `status` of a PaddleJob. The texts below the fields are descriptions, as in spec.py.
+"""The status of a PaddleJob. The strings below the fields are their descriptions in CRDs and docs, as in spec.py.
 
-It stays small however many pods a job has: the Go operator listed them all, 318 KB for 1,000 workers.
+Its size is bounded, however many pods a job has: the Go operator listed them all, 318 KB for 1,000 workers.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ class Reference(Fields, frozen=True, omit_defaults=False):
     namespace: str
     """The namespace of the job."""
     uid: str
-    """Which of all pods that ever had the name."""
+    """Its UID."""
     kind: str = "Pod"
     """Always Pod."""
     api_version: str = "v1"
@@ -25,12 +25,12 @@ class Reference(Fields, frozen=True, omit_defaults=False):
 
 
 class RoleStatus(Fields, frozen=True):
-    """The pods of one role, counted."""
+    """Counters of the pods of one role."""
 
     replicas: int = 0
     """How many exist."""
     pending: int = 0
-    """How many wait for a node, an image or the addresses of the others."""
+    """How many wait for a node, an image or the addresses of their peers."""
     starting: int = 0
     """How many run with a container that is not ready."""
     running: int = 0
@@ -40,7 +40,7 @@ class RoleStatus(Fields, frozen=True):
     succeeded: int = 0
     """How many have succeeded."""
     unknown: int = 0
-    """How many are on a node that does not answer."""
+    """How many are on an unreachable node."""
     refs: tuple[Reference, ...] = ()
     """The first 16 pods by index."""
 
@@ -63,7 +63,7 @@ class RootFailure(Fields, frozen=True):
 
 
 class PaddleJobStatus(Fields, frozen=True):
-    """What has become of it."""
+    """The observed state of the job."""
 
     phase: str = ""
     """Pending, Starting, Running, Restarting, Suspended, Completed, Failed or Terminating."""
@@ -78,27 +78,27 @@ class PaddleJobStatus(Fields, frozen=True):
     heter: RoleStatus | None = None
     """The workers on other devices."""
     conditions: tuple[Condition, ...] = ()
-    """What is true of the job, each with its reason."""
+    """The conditions of the job."""
     start_time: datetime | None = None
     """When all pods ran for the first time."""
     completion_time: datetime | None = None
-    """When the job was over."""
+    """When the job completed or failed."""
     observed_generation: int = 0
-    """The newest generation of the job that the operator has acted upon."""
+    """The latest generation of the job that the operator has observed."""
     host_port: int | None = None
     """The first port of the job's block, where intranet is Host."""
     attempt: int = 0
-    """How many times all pods were replaced."""
+    """How many times all pods were replaced: the number of the current attempt."""
     attempt_time: datetime | None = None
-    """When they were replaced last."""
+    """When the current attempt began."""
     restarts: int = 0
-    """How many tries of backoffLimit are used up."""
+    """How many restarts count towards backoffLimit."""
     next_attempt_time: datetime | None = None
-    """When pods are made again after the last failure."""
+    """When pods are created again after the last failure."""
     root_failure: RootFailure | None = None
     """The pod whose failure ended the job or made it restart last. Left out where another reason did."""
     replacing: tuple[str, ...] = ()
-    """UIDs of failed pods that are counted already and about to be replaced, each alone."""
+    """UIDs of failed pods that are counted and will be replaced individually."""
     active_since: datetime | None = None
     """When the job was last resumed, if it was ever suspended."""
     active_seconds: int = 0
@@ -106,10 +106,10 @@ class PaddleJobStatus(Fields, frozen=True):
     selector: str = ""
     """Selects the workers' pods, for `kubectl scale` and autoscalers."""
     elastic: str = ""
-    """Kept for old clients; never written."""
+    """Deprecated; never written."""
 
     @property
     def roles(self) -> dict[Role, RoleStatus]:
-        """Those that were counted, in order."""
+        """The roles that have counters, in order."""
         every = {Role.PS: self.ps, Role.WORKER: self.worker, Role.HETER: self.heter}
         return {role: status for role, status in every.items() if status is not None}

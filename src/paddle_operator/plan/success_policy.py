@@ -1,6 +1,6 @@
 """spec.successPolicy: has the job succeeded? Without a policy, when all workers have, or all pods if it has no workers."""
 
-from paddle_operator.api.paddlejob import Role, rule_of, success_indexes
+from paddle_operator.api.paddlejob import Role, success_indexes, success_rule
 from paddle_operator.plan.observed import ObservedJob
 
 
@@ -26,7 +26,7 @@ def _is_policy_met(observed: ObservedJob) -> bool:
     )
     if len(indexes) == len(workers):  # the indexes of deleted pods are unknown: they count only if every index does
         succeeded += observed.succeeded_and_deleted[Role.WORKER]
-    return succeeded >= (rule_of(observed.spec).succeeded_count or len(indexes))
+    return succeeded >= (success_rule(observed.spec).succeeded_count or len(indexes))
 
 
 def finished_successfully(observed: ObservedJob, role: Role) -> int:
