@@ -15,7 +15,7 @@ step = @printf '==> %s\n' '$(1)' >&2; began=$$(date +%s); $(2) && printf '    %s
 .PHONY: help demo environment programs test test-all lint cluster cluster-down generate manifests e2e bench lock docs clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r command text; do \
 		printf '%-18s %s\n' "$$command" "$$text"; done
 
 demo: environment ## train the wide-and-deep example on this machine: two parameter servers, two workers
@@ -44,7 +44,7 @@ lint: environment ## check format, lint, types, import layers, sizes, generated 
 		&& $(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yaml \
 		&& $(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml)
 
-environment: $(ENVIRONMENT) ## make .venv with what requirements.lock names
+environment: $(ENVIRONMENT) ## create .venv with the packages of requirements.lock
 
 $(ENVIRONMENT):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
@@ -60,7 +60,7 @@ programs: environment
 cluster: environment ## start a control plane in the background and print how to reach it
 	@$(BIN)/python -m testbed.cluster up
 
-cluster-down: environment ## end it
+cluster-down: environment ## stop it
 	@$(BIN)/python -m testbed.cluster down
 
 generate: environment ## write CRDs and generated pages from the types
@@ -72,7 +72,7 @@ e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace o
 manifests: programs ## write deploy/ from config/
 	@$(BIN)/python -m tools.manifests
 
-bench: environment programs ## measure, and print the numbers
+bench: environment programs ## run the benchmarks and print the figures
 	@$(BIN)/python -m bench
 
 lock: ## update the lock files of the tests, the operator's image and the docs

@@ -1,5 +1,5 @@
-"""Does every package of src/ import only what stands below it? The table is section 5 of our style, as code."""
-# ruff: noqa: T201 -- what is printed is what this program is for
+"""Does every package of src/ import only the layers below it? docs/en/architecture.md has the table, too."""
+# ruff: noqa: T201 -- the output is the purpose
 
 import ast
 import sys

@@ -26,7 +26,7 @@ def a_module(source: Path, path: str, code: str) -> None:
         ("colour/red.py", "import os"),
     ],
 )
-def test_an_import_that_the_table_does_not_allow_is_told(tmp_path: Path, path: str, code: str) -> None:
+def test_forbidden_import_is_reported(tmp_path: Path, path: str, code: str) -> None:
     a_module(tmp_path, path, code)
     (sentence,) = broken_rules(tmp_path)
     assert path in sentence
@@ -41,6 +41,6 @@ def test_an_import_that_the_table_does_not_allow_is_told(tmp_path: Path, path: s
         ("manager.py", "from paddle_operator.cli import run"),
     ],
 )
-def test_an_import_that_the_table_allows_is_not(tmp_path: Path, path: str, code: str) -> None:
+def test_allowed_import_is_not_reported(tmp_path: Path, path: str, code: str) -> None:
     a_module(tmp_path, path, code)
     assert list(broken_rules(tmp_path)) == []
