@@ -1,4 +1,4 @@
-"""What the policies of a job's life must be: tries, deadlines, success, and who looks after it."""
+"""The rules of a job's policies: retries, deadlines, success, and the controller that manages it."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ INDEXES = "^[0-9]{1,4}(-[0-9]{1,4})?$"
 MAX_MANAGER_LENGTH = 63
 MANAGER = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]+$"
 
-# Schemas of lists and texts: an API server allows CEL over them only where they have an end.
+# Bounds of lists and strings: the API server accepts CEL over them only if they are bounded.
 POLICY_BOUNDS: dict[str, dict[str, object]] = {
     "podFailurePolicy.rules": {"minItems": 1, "maxItems": MAX_RULES},
     "podFailurePolicy.rules.items.onExitCodes.values": {"minItems": 1, "maxItems": MAX_EXIT_CODE},
@@ -26,7 +26,7 @@ POLICY_BOUNDS: dict[str, dict[str, object]] = {
 
 
 def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
-    """The same bounds for what was stored before there was a schema."""
+    """The same bounds for jobs stored before the CRD had a schema."""
     if spec.pod_failure_policy:
         yield from _failure_problems(spec.pod_failure_policy)
     if spec.success_policy and len(spec.success_policy.rules) != 1:
@@ -61,17 +61,17 @@ def _are_indexes(text: str) -> bool:
     return len(text) <= MAX_INDEXES_LENGTH and re.fullmatch(INDEXES[1:-1], text) is not None
 
 
-# Tries
+# Retries
 
 BACKOFF_LIMIT = between("spec.backoffLimit", 0, MAX_SECONDS, f"must be from 0 to {MAX_SECONDS}: remove it for none")
-ELASTIC_IS_NOT_COUNTED = Rule[PaddleJobSpec](
+BACKOFF_LIMIT_EXCLUDES_ELASTIC = Rule[PaddleJobSpec](
     field="spec.backoffLimit",
     cel="!has(self.backoffLimit) || !has(self.elastic) || self.elastic == 0",
     holds=lambda spec: spec.backoff_limit is None or not spec.is_elastic,
     fix="elastic ranks end and come back whenever their number changes: remove it, and bound the job with "
     "spec.activeDeadlineSeconds, or remove spec.elastic",
 )
-FAILURE_POLICY_NEEDS_A_LIMIT = Rule[PaddleJobSpec](
+FAILURE_POLICY_NEEDS_BACKOFF_LIMIT = Rule[PaddleJobSpec](
     field="spec.podFailurePolicy",
     cel="!has(self.podFailurePolicy) || has(self.backoffLimit)",
     holds=lambda spec: spec.pod_failure_policy is None or spec.backoff_limit is not None,
@@ -83,13 +83,13 @@ FAILURE_POLICY_NEEDS_A_LIMIT = Rule[PaddleJobSpec](
 
 
 def restart_policy_field(spec: PaddleJobSpec, role: Role) -> str:
-    """As written; a template that was stored before there was a schema may be anything."""
+    """As written; a template stored before the CRD had a schema may be anything."""
     part = spec.roles.get(role)
     pod = part.template.get("spec") if part else None
     return str(pod.get("restartPolicy") or "") if isinstance(pod, dict) else ""
 
 
-def kubelet_does_not_hide_codes(role: Role) -> Rule[PaddleJobSpec]:
+def restart_policy_is_never(role: Role) -> Rule[PaddleJobSpec]:
     path = f"{role}.template.spec.restartPolicy"
     return Rule(
         field=f"spec.{path}",
@@ -106,7 +106,7 @@ def kubelet_does_not_hide_codes(role: Role) -> Rule[PaddleJobSpec]:
 
 ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
 START_DEADLINE = between("spec.startDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
-START_IS_FIRST = Rule[PaddleJobSpec](
+START_DEADLINE_IS_EARLIER = Rule[PaddleJobSpec](
     field="spec.startDeadlineSeconds",
     cel="!has(self.startDeadlineSeconds) || !has(self.activeDeadlineSeconds) || "
     "self.startDeadlineSeconds < self.activeDeadlineSeconds",
@@ -117,7 +117,7 @@ START_IS_FIRST = Rule[PaddleJobSpec](
     ),
     fix="would never come first: make it less than spec.activeDeadlineSeconds, or remove it",
 )
-TIME_TO_LIVE = between("spec.ttlSecondsAfterFinished", 0, MAX_SECONDS, "cannot be negative: remove it to keep the job")
+TTL = between("spec.ttlSecondsAfterFinished", 0, MAX_SECONDS, "cannot be negative: remove it to keep the job")
 
 # Success
 
@@ -138,7 +138,7 @@ def worker_count(spec: PaddleJobSpec) -> int:
 
 
 def success_indexes(spec: PaddleJobSpec) -> range:
-    """The workers that a success policy is about."""
+    """The indexes of the workers that the success policy counts."""
     text = success_rule(spec).succeeded_indexes
     if not _are_indexes(text):
         return range(worker_count(spec))
@@ -155,7 +155,7 @@ SUCCESS_NEEDS_WORKERS = Rule[PaddleJobSpec](
     values=lambda _: (),
     cel_values="",
 )
-SUCCESS_SAYS_SOMETHING = Rule[PaddleJobSpec](
+SUCCESS_RULE_IS_NOT_EMPTY = Rule[PaddleJobSpec](
     field="spec.successPolicy",
     cel=f"{NO_RULE} || has({RULE}.succeededIndexes) || has({RULE}.succeededCount)",
     holds=lambda spec: not (spec.success_policy and spec.success_policy.rules) or success_rule(spec) != SuccessRule(),
@@ -164,7 +164,7 @@ SUCCESS_SAYS_SOMETHING = Rule[PaddleJobSpec](
     values=lambda _: (),
     cel_values="",
 )
-WORKERS_EXIST = Rule[PaddleJobSpec](
+SUCCEEDED_INDEXES_EXIST = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededIndexes",
     cel=f"{NO_RULE} || {NO_INDEXES} || !has(self.worker) || ({FIRST} <= {LAST} && {LAST} < self.worker.replicas)",
     holds=lambda spec: (
@@ -177,7 +177,7 @@ WORKERS_EXIST = Rule[PaddleJobSpec](
     values=lambda spec: (success_rule(spec).succeeded_indexes, worker_count(spec)),
     cel_values=f"{RULE}.succeededIndexes, self.worker.replicas",
 )
-ENOUGH_EXIST = Rule[PaddleJobSpec](
+SUCCEEDED_COUNT_IN_RANGE = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededCount",
     cel=f"{NO_RULE} || !has({RULE}.succeededCount) || !has(self.worker) || ({RULE}.succeededCount >= 1 && "
     f"{RULE}.succeededCount <= (!({NO_INDEXES}) ? {LAST} - {FIRST} + 1 : self.worker.replicas))",
@@ -193,17 +193,17 @@ ENOUGH_EXIST = Rule[PaddleJobSpec](
 
 POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (
     BACKOFF_LIMIT,
-    ELASTIC_IS_NOT_COUNTED,
-    FAILURE_POLICY_NEEDS_A_LIMIT,
-    *(kubelet_does_not_hide_codes(role) for role in Role),
+    BACKOFF_LIMIT_EXCLUDES_ELASTIC,
+    FAILURE_POLICY_NEEDS_BACKOFF_LIMIT,
+    *(restart_policy_is_never(role) for role in Role),
     ACTIVE_DEADLINE,
     START_DEADLINE,
-    START_IS_FIRST,
-    TIME_TO_LIVE,
+    START_DEADLINE_IS_EARLIER,
+    TTL,
     SUCCESS_NEEDS_WORKERS,
-    SUCCESS_SAYS_SOMETHING,
-    WORKERS_EXIST,
-    ENOUGH_EXIST,
+    SUCCESS_RULE_IS_NOT_EMPTY,
+    SUCCEEDED_INDEXES_EXIST,
+    SUCCEEDED_COUNT_IN_RANGE,
 )
 
 

@@ -1,7 +1,7 @@
-"""What a PaddleJob must be beyond its types, each rule once.
+"""The rules of a PaddleJob beyond its types, each declared once.
 
-The CRD carries `cel`, and refuses in the words that `problem` gives; a property test on a real API server keeps the two
-equal. We ask again ourselves, since an object may have been stored before there were rules.
+The CRD has `cel`, with the message of `problem`; a property test on a real API server keeps both equal. The operator
+validates again, since an object may have been stored before the CRD had rules.
 """
 
 import re
@@ -22,7 +22,7 @@ MIN_PORT, MAX_PORT = 1, 65_535
 
 # Names
 
-NAME_IS_A_LABEL = Rule[str](
+NAME_IS_LABEL = Rule[str](
     field="metadata.name",
     cel=f"self.metadata.name.matches('{LABEL}')",
     holds=lambda name: re.fullmatch(LABEL[1:-1], name) is not None,
@@ -42,11 +42,11 @@ NAME_IS_SHORT = Rule[str](
     cel_values="self.metadata.name, size(self.metadata.name)",
     place="",
 )
-NAME_RULES: tuple[Rule[str], ...] = (NAME_IS_A_LABEL, NAME_IS_SHORT)
+NAME_RULES: tuple[Rule[str], ...] = (NAME_IS_LABEL, NAME_IS_SHORT)
 
 # Roles
 
-A_ROLE = Rule[PaddleJobSpec](
+HAS_ROLE = Rule[PaddleJobSpec](
     field="spec",
     cel=" || ".join(f"has(self.{role})" for role in Role),
     holds=lambda spec: bool(spec.roles),
@@ -115,7 +115,7 @@ GANG = Rule[PaddleJobSpec](
 )
 
 SPEC_RULES: tuple[Rule[PaddleJobSpec], ...] = (
-    A_ROLE,
+    HAS_ROLE,
     *(rule for role in Role for rule in role_rules(role)),
     GLOO,
     ELASTIC,
