@@ -1,7 +1,11 @@
 """What only a process shows: signals, closed pipes, exit codes."""
 
 import asyncio
+import os
+import pty
 import signal
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.paddlejob import STEP_TIMEOUT_SECONDS, InProcessPaddlejob, Paddlejob, find_processes
@@ -69,3 +73,29 @@ async def test_closed_output_ends_the_command_without_an_error(process: Paddlejo
         errors = await asyncio.wait_for(running.stderr.read(), STEP_TIMEOUT_SECONDS)
         await running.wait()
     assert (running.returncode, b"Traceback" in errors, b"ignored" in errors) == (141, False, False), errors
+
+
+async def test_terminal_shows_a_live_table(process: Paddlejob, tmp_path: Path) -> None:
+    """On a terminal the pods are redrawn below the logs; the summary remains."""
+    terminal, child = pty.openpty()
+    command = ["-m", "paddle_operator.cli.main", "run", *write_program(tmp_path, "print('hello')")]
+    environment = os.environ | {"PADDLEJOB_STATE": str(process.state), "TERM": "xterm", "COLUMNS": "200"}
+    environment.pop("KUBECONFIG", None)
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, *command, env=environment, stdin=child, stdout=child, stderr=child
+    )
+    os.close(child)
+    output = await asyncio.wait_for(asyncio.to_thread(read_terminal, terminal), STEP_TIMEOUT_SECONDS)
+    assert await running.wait() == 0, output
+    for text in (b"\x1b[?25l", b"pod ", b"worker-0 | ", b"hello", b"tiny  Completed  after "):
+        assert text in output, (text, output)
+
+
+def read_terminal(terminal: int) -> bytes:
+    """Everything until the other side is closed, which Linux reports as EIO."""
+    output = b""
+    with suppress(OSError):
+        while data := os.read(terminal, 65536):
+            output += data
+    os.close(terminal)
+    return output
