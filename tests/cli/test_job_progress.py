@@ -37,7 +37,7 @@ def make_pod(name: str = "mnist-worker-0", uid: str = "2", phase: str = "Running
 
 
 @pytest.mark.parametrize(
-    ("pod", "words"),
+    ("pod", "text"),
     [
         (make_pod(), "Running"),
         (make_pod(phase="Pending", waiting={"reason": "ContainerCreating"}), "ContainerCreating"),
@@ -47,8 +47,8 @@ def make_pod(name: str = "mnist-worker-0", uid: str = "2", phase: str = "Running
         (make_pod(phase="Failed", terminated={"exitCode": 137, "reason": "OOMKilled"}), "exited 137 (OOMKilled)"),
     ],
 )
-def test_pod_state(pod: Pod, words: str) -> None:
-    assert format_pod_detail(pod_view(pod)) == words
+def test_pod_state(pod: Pod, text: str) -> None:
+    assert format_pod_detail(pod_view(pod)) == text
 
 
 def test_headline_has_phase_ready_count_and_elapsed_time() -> None:

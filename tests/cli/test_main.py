@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from paddle_operator import __version__
-from tests.support.paddlejob import STEP_TIMEOUT_SECONDS, InProcessPaddlejob, Paddlejob, find_processes
+from tests.support.paddlejob import STEP_TIMEOUT_SECONDS, InProcessPaddlejob, Paddlejob, wait_no_processes
 from tests.support.programs import write_program
 
 HELLO = "print('hello')"
@@ -19,7 +19,7 @@ def test_stored_jobs_can_be_read_without_a_cluster(
 ) -> None:
     paddlejob = paddlejob_without_cluster
     paddlejob("run", *write_program(tmp_path, HELLO, cleanPodPolicy="Never"))
-    assert find_processes(paddlejob.state) == []
+    wait_no_processes(paddlejob.state)
     table = paddlejob("get").output.splitlines()
     assert table[0].split() == ["NAME", "STATUS", "MODE", "READY", "AGE"]
     assert table[1].split()[:4] == ["tiny", "Completed", "Single", "1/1"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddle_operator.embedded.state import MAX_LOCK_ATTEMPTS, AlreadyRuns, Cluster, State
+from paddle_operator.embedded.state import MAX_LOCK_ATTEMPTS, AlreadyRuns, RunningCluster, State
 
-CLUSTER = Cluster("http://127.0.0.1:4711", "secret", 42, "https://127.0.0.1:4712", "a certificate")
+CLUSTER = RunningCluster("http://127.0.0.1:4711", "secret", 42, "https://127.0.0.1:4712", "a certificate")
 
 
 @pytest.fixture

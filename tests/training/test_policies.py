@@ -19,7 +19,7 @@ import pytest
 
 from paddle_operator.embedded.overrides import local_images
 from paddle_operator.embedded.state import State
-from paddle_operator.embedded.target import connection_to
+from paddle_operator.embedded.target import server_config
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import PODS, Key
 from paddle_operator.plan.deadlines import seconds_active
@@ -152,7 +152,7 @@ async def plays(folder: Path) -> AsyncIterator[Callable[[str], Play]]:
         assert (await paddlejob("up")).code == 0
         cluster = State.find({}, paddlejob.state).running_cluster()
         assert cluster
-        async with Client(connection_to(cluster)) as client:
+        async with Client(server_config(cluster)) as client:
             yield lambda name: Play(paddlejob, client, name)
 
 

@@ -23,7 +23,7 @@ from paddle_operator.plan.metadata import ROLE_LABEL, pod_name
 
 
 @dataclass(frozen=True)
-class LogOptions:
+class LogSelection:
     """Which pods and which part of their logs."""
 
     role: Role | None
@@ -54,10 +54,10 @@ def logs(
 
     paddlejob logs mnist -f · paddlejob logs mnist --role worker --index 0 --tail 20
     """
-    asyncio.run(_logs(target, name, LogOptions(role, index, tail, previous, container), follow=follow))
+    asyncio.run(_logs(target, name, LogSelection(role, index, tail, previous, container), follow=follow))
 
 
-async def _logs(target: Target, name: str, options: LogOptions, *, follow: bool) -> None:
+async def _logs(target: Target, name: str, options: LogSelection, *, follow: bool) -> None:
     async with target.client() as client:
         job = job_view(await client.get(PADDLE_JOBS, Key(target.namespace_of(client), name)))
         if follow and not job.finished:
@@ -71,7 +71,7 @@ async def _logs(target: Target, name: str, options: LogOptions, *, follow: bool)
             await _print_log(client, pod, label, options)
 
 
-async def _print_log(client: Client, pod: Pod, label: str, options: LogOptions) -> None:
+async def _print_log(client: Client, pod: Pod, label: str, options: LogSelection) -> None:
     try:
         lines = client.read_log(pod.key, container=options.container, tail=options.tail, previous=options.previous)
         async with aclosing(lines) as stream:
@@ -81,7 +81,7 @@ async def _print_log(client: Client, pod: Pod, label: str, options: LogOptions) 
         echo_error(f"{pod.key.name}: {error.reason_text}")
 
 
-def _no_pods_message(job: Job, options: LogOptions) -> str:
+def _no_pods_message(job: Job, options: LogSelection) -> str:
     role, index = options.role, options.index
     which = f" {pod_name(job.key, role, index)}" if role and index is not None else ""
     if job.finished:
@@ -95,7 +95,7 @@ def _no_pods_message(job: Job, options: LogOptions) -> str:
 class LogPrinter:
     """Prints the log lines of the selected pods."""
 
-    def __init__(self, job: Job, options: LogOptions) -> None:
+    def __init__(self, job: Job, options: LogSelection) -> None:
         self._progress, self._options = JobProgress(job), options
 
     def on_job(self, job: Job) -> None: ...

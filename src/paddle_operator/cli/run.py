@@ -17,7 +17,7 @@ from paddle_operator.client import manifests
 from paddle_operator.client.manifests import Document, UsageError
 from paddle_operator.client.submit import UNCHANGED, apply_other_objects, submit, with_namespace
 from paddle_operator.embedded.state import NAMESPACE
-from paddle_operator.embedded.target import Target, connection_to
+from paddle_operator.embedded.target import Target, server_config
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import AlreadyExists
 from paddle_operator.plan.job_view import PADDLE_JOBS
@@ -119,9 +119,9 @@ async def _run(target: Target, request: RunRequest, *, detach: bool) -> int:
         if detach:
             echo(f"follow it with: paddlejob logs -f {job.key.name}")
             return COMPLETED
-        from paddle_operator.cli.watch import WatchOptions, watch_until_finished  # rich, which no other verb needs
+        from paddle_operator.cli.watch import WatchRequest, watch_until_finished  # rich, which no other verb needs
 
-        options = WatchOptions(request.timeout_seconds, owns_job=action != UNCHANGED, fail_if_stuck=fail_if_stuck)
+        options = WatchRequest(request.timeout_seconds, owns_job=action != UNCHANGED, fail_if_stuck=fail_if_stuck)
         return await watch_until_finished(client, job, options)
 
 
@@ -134,13 +134,13 @@ async def _cluster_client(target: Target, *, detach: bool) -> AsyncIterator[Clie
     elif detach:
         from paddle_operator.embedded.process import start_cluster
 
-        async with Client(connection_to(await start_cluster(target.state))) as client:
+        async with Client(server_config(await start_cluster(target.state))) as client:
             echo("the cluster keeps running; stop it with paddlejob down")
             yield client
     else:
         from paddle_operator.embedded.cluster import cluster
 
-        async with cluster(target.state) as running, Client(connection_to(running)) as client:
+        async with cluster(target.state) as running, Client(server_config(running)) as client:
             yield client
 
 

@@ -32,7 +32,7 @@ PERMANENT_REASONS = frozenset(
 
 
 @dataclass(frozen=True)
-class WatchOptions:
+class WatchRequest:
     timeout_seconds: float | None = None
     owns_job: bool = True  # this command created the job, so it also stops it
     fail_if_stuck: bool = False  # stop a job that can never start
@@ -60,7 +60,7 @@ class StuckDetector:
         self._observer.on_log_line(pod, container, line)
 
 
-async def watch_until_finished(client: Client, job: Job, options: WatchOptions) -> int:
+async def watch_until_finished(client: Client, job: Job, options: WatchRequest) -> int:
     """Show the job until it has finished and print its summary. Returns the exit code."""
     progress, console, stuck = JobProgress(job), Console(), asyncio.Event()
     view = LiveView(progress, console) if console.is_terminal else PlainView(progress)
@@ -89,7 +89,7 @@ def _print_summary(progress: JobProgress, job: Job) -> int:
 
 
 async def _leave_unfinished(
-    client: Client, progress: JobProgress, options: WatchOptions, signals: "Signals", code: int
+    client: Client, progress: JobProgress, options: WatchRequest, signals: "Signals", code: int
 ) -> None:
     """Stop a job that this command created; leave another one running."""
     name = progress.job.key.name

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from paddle_operator.api.definition import KindDefinition
 from paddle_operator.api.kinds import KINDS
 from paddle_operator.embedded.custom_kind import custom_kind
-from paddle_operator.embedded.state import Cluster, State
+from paddle_operator.embedded.state import RunningCluster, State
 from paddle_operator.local.apiserver.http_server import LOOPBACK, ApiServer
 from paddle_operator.local.apiserver.scheme import builtin
 from paddle_operator.local.apiserver.scheme.kind import Kind
@@ -25,7 +25,9 @@ Definitions = Sequence[KindDefinition[Any, Any]]
 
 
 @asynccontextmanager
-async def api_server(state: State, logs: LogFiles | None = None, kinds: Definitions = KINDS) -> AsyncIterator[Cluster]:
+async def api_server(
+    state: State, logs: LogFiles | None = None, kinds: Definitions = KINDS
+) -> AsyncIterator[RunningCluster]:
     """Serve the stored objects. Raises AlreadyRuns."""
     logs = logs or LogFiles(state.folder)
     last = state.last_cluster()
@@ -38,7 +40,7 @@ async def api_server(state: State, logs: LogFiles | None = None, kinds: Definiti
         async with server:
             assert server.certificate
             certificate = certificate_pem(server.certificate)
-            yield Cluster(server.url, token, os.getpid(), server.secure_url, certificate)
+            yield RunningCluster(server.url, token, os.getpid(), server.secure_url, certificate)
 
 
 def served_kinds(kinds: Definitions = KINDS) -> list[Kind]:

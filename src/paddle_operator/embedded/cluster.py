@@ -14,7 +14,7 @@ from paddle_operator.controllers.kinds import CONTROLLED_KINDS, ControlledKind, 
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.embedded.api_server import api_server
 from paddle_operator.embedded.overrides import local_images
-from paddle_operator.embedded.state import Cluster, State
+from paddle_operator.embedded.state import RunningCluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.events import Recorder
@@ -34,7 +34,7 @@ HOST_PORTS = range(20_000, 32_760)  # below the kernel's ephemeral ports, which 
 
 
 @asynccontextmanager
-async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[Cluster]:
+async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[RunningCluster]:
     """Run and announce the whole cluster; on exit its pods get their grace period. Raises AlreadyRuns."""
     logs = LogFiles(state.folder)  # shared: the node wakes the API server's readers of a log
     async with AsyncExitStack() as stack:

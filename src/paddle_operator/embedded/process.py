@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paddle_operator.client.manifests import UsageError
 from paddle_operator.embedded.cluster import cluster
-from paddle_operator.embedded.state import AlreadyRuns, Cluster, State
+from paddle_operator.embedded.state import AlreadyRuns, RunningCluster, State
 from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.log_format import TextLines, start_logging
 from paddle_operator.kube.process import raise_recursion_limit
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.05
 LOG_TAIL_LINES = 10
 
 
-async def start_cluster(state: State) -> Cluster:
+async def start_cluster(state: State) -> RunningCluster:
     """Start the cluster as a process that outlives this one. Raises UsageError with the end of its log."""
     state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [sys.executable, "-m", "paddle_operator.embedded.process", "--state", str(state.folder)]

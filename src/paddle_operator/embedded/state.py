@@ -23,7 +23,7 @@ NAMESPACE = "default"
 MAX_LOCK_ATTEMPTS = 20
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class RunningCluster(msgspec.Struct, frozen=True):
     """How to reach the running cluster. Its file is a secret: it contains the token."""
 
     url: str
@@ -76,7 +76,7 @@ class State:
     def exists(self) -> bool:
         return (self.folder / "cluster.db").exists()
 
-    def running_cluster(self) -> Cluster | None:
+    def running_cluster(self) -> RunningCluster | None:
         """The cluster that runs in this directory, if one does."""
         try:
             with self._lock.open("rb") as lock:
@@ -88,14 +88,14 @@ class State:
         else:
             return None
         try:
-            return msgspec.json.decode(self._cluster.read_bytes(), type=Cluster)
+            return msgspec.json.decode(self._cluster.read_bytes(), type=RunningCluster)
         except (FileNotFoundError, msgspec.DecodeError):
             return None  # it is starting or stopping
 
-    def last_cluster(self) -> Cluster | None:
+    def last_cluster(self) -> RunningCluster | None:
         """The cluster that ran here last: its port and token are reused, so an exported kubeconfig remains valid."""
         try:
-            return msgspec.json.decode((self.folder / "last.json").read_bytes(), type=Cluster)
+            return msgspec.json.decode((self.folder / "last.json").read_bytes(), type=RunningCluster)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
@@ -116,7 +116,7 @@ class State:
             finally:
                 self._cluster.unlink(missing_ok=True)
 
-    def announce(self, cluster: Cluster) -> None:
+    def announce(self, cluster: RunningCluster) -> None:
         """Write how to reach the cluster, once it accepts requests."""
         text = msgspec.json.encode(cluster)
         write_atomic(self.folder / "last.json", text)
@@ -149,7 +149,7 @@ def _is_only_shared(descriptor: int) -> bool:
     return True
 
 
-def render_kubeconfig(cluster: Cluster) -> str:
+def render_kubeconfig(cluster: RunningCluster) -> str:
     """For kubectl and other clients."""
     return yaml.safe_dump(
         {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_operator.api.paddlejob import Phase
-from paddle_operator.embedded.state import AlreadyRuns, Cluster, State
+from paddle_operator.embedded.state import AlreadyRuns, RunningCluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
@@ -57,18 +57,18 @@ class Target:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
         """Raises KubeError if the cluster cannot be reached."""
-        async with self._connection() as connection, Client(connection, user_agent=USER_AGENT) as client:
+        async with self._server_config() as connection, Client(connection, user_agent=USER_AGENT) as client:
             yield client
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[ServerConfig]:
+    async def _server_config(self) -> AsyncIterator[ServerConfig]:
         if not self.is_embedded:
             yield load.load(self.kubeconfig, self.context)
             return
         async with AsyncExitStack() as stack:
-            yield connection_to(await self._embedded_cluster(stack))
+            yield server_config(await self._embedded_cluster(stack))
 
-    async def _embedded_cluster(self, stack: AsyncExitStack) -> Cluster:
+    async def _embedded_cluster(self, stack: AsyncExitStack) -> RunningCluster:
         """The running cluster, or its API server alone. Raises AlreadyRuns if another command keeps the lock."""
         from paddle_operator.embedded.api_server import api_server  # not needed if a cluster runs
 
@@ -87,5 +87,5 @@ class Target:
         return self.namespace or client.config.namespace
 
 
-def connection_to(cluster: Cluster) -> StaticServerConfig:
+def server_config(cluster: RunningCluster) -> StaticServerConfig:
     return StaticServerConfig(cluster.url, cluster.token)
