@@ -27,7 +27,7 @@ from testbed.hollow_config import ConfigCache
 from testbed.hollow_kubelet import HollowKubelet
 from testbed.hollow_node import NODES, HollowNode, NodeSize
 from testbed.hollow_pod import SimulatedPod, SimulationDeps
-from testbed.hollow_script import NEVER, Behaviour, Rule, Script, exits
+from testbed.hollow_script import NEVER, Behaviour, BehaviourRule, Script, exits
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class HollowNodes:
 
     def node_of(self, pod: str, *, namespace: str = "*") -> HollowNode:
         """The node that a pod is bound to. Raises LookupError."""
-        rule = Rule(pod, namespace)
+        rule = BehaviourRule(pod, namespace)
         for node in self:
             if any(rule.matches(bound.key) for bound in node.pods):
                 return node
@@ -123,13 +123,13 @@ class HollowNodes:
         Without `container` it is about all but the init containers. `times` limits it to that many container runs:
         `times=1` makes the first attempt fail and the second one run.
         """
-        rule = Rule(pod, namespace, container, behaviours, self._now(), times)
+        rule = BehaviourRule(pod, namespace, container, behaviours, self._now(), times)
         self._script.add(rule)
         self._kubelet.enqueue(self._kubelet.matching(rule))
 
     async def exit(self, pod: str, code: int, *, reason: str = "", namespace: str = "*", container: str = "*") -> None:
         """End the matching containers and return once the server knows. Raises LookupError if none is running."""
-        rule = Rule(pod, namespace, container)
+        rule = BehaviourRule(pod, namespace, container)
         changed: list[SimulatedPod] = []
         for simulation in self._kubelet.matching(rule):
             running = [each for each in simulation.all_containers if each.is_running and rule.applies_to(each.run)]
@@ -144,7 +144,7 @@ class HollowNodes:
         self, pod: str, *, message: str = "The node was low on resource: memory.", namespace: str = "*"
     ) -> None:
         """Evict pods as a kubelet under pressure: they fail as Evicted. (The eviction API is `client.evict`.)"""
-        evicted = self._kubelet.matching(Rule(pod, namespace))
+        evicted = self._kubelet.matching(BehaviourRule(pod, namespace))
         if not evicted:
             raise LookupError(f"no pod {pod}: {self._describe_pods()}")
         for simulation in evicted:
@@ -152,7 +152,7 @@ class HollowNodes:
         await self._kubelet.write_statuses(evicted)
 
     def _describe_pods(self) -> str:
-        names = sorted(str(simulation.pod.key) for simulation in self._kubelet.matching(Rule("*")))
+        names = sorted(str(simulation.pod.key) for simulation in self._kubelet.matching(BehaviourRule("*")))
         return f"there are {', '.join(names[:20])}" if names else "no live node has a pod"
 
     # Tasks

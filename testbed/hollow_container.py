@@ -26,7 +26,7 @@ from paddle_operator.local.kubelet.pod_status import (
     ContainerView,
     State,
 )
-from testbed.hollow_script import NEVER, ContainerBehaviour, ContainerRun, Script
+from testbed.hollow_script import NEVER, ContainerBehaviour, Script, SimulatedRun
 
 RESTART_SECONDS = 1.0  # kubelet notices an exit within a second
 
@@ -68,9 +68,9 @@ class SimulatedContainer:
         return isinstance(self.state, RunningState)
 
     @property
-    def run(self) -> ContainerRun:
+    def run(self) -> SimulatedRun:
         pod = self._pod
-        return ContainerRun(pod.key, pod.uid, self.spec.name, self.view.is_init, self.view.restarts)
+        return SimulatedRun(pod.key, pod.uid, self.spec.name, self.view.is_init, self.view.restarts)
 
     @property
     def finished(self) -> bool:

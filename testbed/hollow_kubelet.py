@@ -18,7 +18,7 @@ from paddle_operator.kube.work_queue import Closed, Priority, Queue
 from paddle_operator.local.kubelet.pod import PODS, LocalPod
 from testbed.hollow_node import HollowNode
 from testbed.hollow_pod import SimulatedPod, SimulationDeps
-from testbed.hollow_script import NEVER, Rule
+from testbed.hollow_script import NEVER, BehaviourRule
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class HollowKubelet:
     def pods_of(self, node: str) -> Collection[LocalPod]:
         return self._pods_of[node]
 
-    def matching(self, rule: Rule) -> list[SimulatedPod]:
+    def matching(self, rule: BehaviourRule) -> list[SimulatedPod]:
         """The pods of live nodes that a rule matches."""
         return [each for each in self._simulations.values() if rule.matches(each.pod.key) and self._node_of(each.pod)]
 

@@ -40,7 +40,7 @@ class SimulationDeps:
 
 
 @dataclass
-class Termination:
+class SimulatedTermination:
     """The pod is being terminated; without a cause it was deleted."""
 
     requested_at: float
@@ -61,7 +61,7 @@ class SimulatedPod:
             SimulatedContainer(pod, spec, is_init=True, speed=speed) for spec in pod.spec.init_containers
         ]
         self.containers = [SimulatedContainer(pod, spec, is_init=False, speed=speed) for spec in pod.spec.containers]
-        self.termination: Termination | None = None
+        self.termination: SimulatedTermination | None = None
         # Volumes are mounted and there is a network; if a container ran before kubelet restarted, this was so.
         self.sandbox_ready = any(not isinstance(container.state, WaitingState) for container in self.all_containers)
         self._deps = deps
@@ -93,7 +93,7 @@ class SimulatedPod:
 
     def evict(self, now: float, message: str) -> None:
         """Terminate it as a kubelet under memory or disk pressure does: at once and as a disruption."""
-        self.termination = Termination(now, now, TerminationCause("Evicted", message, is_disruption=True))
+        self.termination = SimulatedTermination(now, now, TerminationCause("Evicted", message, is_disruption=True))
 
     def advance(self, pod: LocalPod, now: float) -> float:
         """Take all steps that are due and return when the next one is."""
@@ -101,10 +101,10 @@ class SimulatedPod:
         deadline_at = self._deadline_at()
         if not self.termination and deadline_at <= now:
             grace = pod.spec.termination_grace_period_seconds
-            self.termination = Termination(now, now + grace, DEADLINE_EXCEEDED)
+            self.termination = SimulatedTermination(now, now + grace, DEADLINE_EXCEEDED)
         if pod.being_deleted:
             kill_at = now + pod.metadata.deletion_grace_period_seconds
-            self.termination = self.termination or Termination(now, kill_at)
+            self.termination = self.termination or SimulatedTermination(now, kill_at)
             self.termination.kill_at = min(self.termination.kill_at, kill_at)
         if self.termination:
             return self._terminate(self.termination, now)
@@ -182,7 +182,7 @@ class SimulatedPod:
             self._sync_at = now + (min(seconds, NUDGED_RETRY_SECONDS) if nudged else seconds)
         return self._sync_at
 
-    def _terminate(self, termination: Termination, now: float) -> float:
+    def _terminate(self, termination: SimulatedTermination, now: float) -> float:
         script, requested_at, kill_at = self._deps.script, termination.requested_at, termination.kill_at
         next_at = min(container.terminate(now, script, requested_at, kill_at) for container in self.all_containers)
         if self.finished and self.initialized:

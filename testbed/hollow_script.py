@@ -94,7 +94,7 @@ def ignores_sigterm() -> Sigterm:
     return Sigterm(SIGKILL_EXIT_CODE, NEVER)
 
 
-class ContainerRun(NamedTuple):
+class SimulatedRun(NamedTuple):
     """One run of one container; each restart is another run."""
 
     key: Key
@@ -116,7 +116,7 @@ class ContainerBehaviour:
 
 
 @dataclass
-class Rule:
+class BehaviourRule:
     """Globs of the containers that it is about, and their behaviours."""
 
     pod: str
@@ -125,12 +125,12 @@ class Rule:
     behaviours: tuple[Behaviour, ...] = ()
     added_at: float = 0.0
     times: float = NEVER
-    matched_runs: set[ContainerRun] = field(default_factory=set)
+    matched_runs: set[SimulatedRun] = field(default_factory=set)
 
     def matches(self, key: Key) -> bool:
         return fnmatchcase(key.name, self.pod) and fnmatchcase(key.namespace, self.namespace)
 
-    def applies_to(self, run: ContainerRun) -> bool:
+    def applies_to(self, run: SimulatedRun) -> bool:
         """Whether it is about this run, which from then on counts as one of its `times`."""
         selected = fnmatchcase(run.container, self.container) if self.container else not run.is_init
         if not selected or not self.matches(run.key):
@@ -146,13 +146,13 @@ class Script:
     """The rules of a test, in the order in which they were added."""
 
     def __init__(self, startup_seconds: float = 0.0) -> None:
-        self._rules: list[Rule] = []
+        self._rules: list[BehaviourRule] = []
         self._start = Start(startup_seconds)
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: BehaviourRule) -> None:
         self._rules.append(rule)
 
-    def behaviour_of(self, run: ContainerRun) -> ContainerBehaviour:
+    def behaviour_of(self, run: SimulatedRun) -> ContainerBehaviour:
         """How this run behaves. Init containers exit 0 at once, unless a rule names them."""
         start, _ = self._last(Start, run) or (Start(0.0) if run.is_init else self._start, 0.0)
         readiness, _ = self._last(Readiness, run) or (Readiness(0.0), 0.0)
@@ -160,7 +160,7 @@ class Script:
         sigterm, _ = self._last(Sigterm, run) or (exits_on_sigterm(), 0.0)
         return ContainerBehaviour(start, readiness, end, end_added_at, sigterm)
 
-    def _last(self, aspect: type[A], run: ContainerRun) -> tuple[A, float] | None:
+    def _last(self, aspect: type[A], run: SimulatedRun) -> tuple[A, float] | None:
         for rule in reversed(self._rules):
             for behaviour in rule.behaviours:
                 if isinstance(behaviour, aspect) and rule.applies_to(run):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.container_logs import MAX_LINE_BYTES, LogError, LogFiles, LogOptions, LogWriter
+from paddle_operator.local.container_logs import MAX_LINE_BYTES, LogError, LogFiles, LogWriter, PodLogOptions
 from testbed.clock import FakeClock
 
 UID = "u1"
@@ -41,7 +41,7 @@ async def read(logs: LogFiles, **options: Any) -> bytes:
 
 
 def stream(logs: LogFiles, **options: Any) -> AsyncIterator[bytes]:
-    return logs.stream(Key("ml", "mnist-0"), UID, LogOptions(**({"container": "main"} | options)))
+    return logs.stream(Key("ml", "mnist-0"), UID, PodLogOptions(**({"container": "main"} | options)))
 
 
 async def test_log_is_read_as_it_was_printed(logs: LogFiles) -> None:

@@ -13,9 +13,9 @@ from testbed.hollow_pod import SimulatedPod, SimulationDeps
 from testbed.hollow_script import (
     NEVER,
     Behaviour,
-    ContainerRun,
-    Rule,
+    BehaviourRule,
     Script,
+    SimulatedRun,
     exits,
     exits_on_sigterm,
     ignores_sigterm,
@@ -49,7 +49,7 @@ def simulate(
     pod: LocalPod, *behaviours: Behaviour, config: FakeConfig | None = None, speed: float = 1.0
 ) -> SimulatedPod:
     script = Script()
-    script.add(Rule("*", behaviours=behaviours))
+    script.add(BehaviourRule("*", behaviours=behaviours))
     deps = SimulationDeps(script, config or FakeConfig(), lambda: "10.128.0.9", speed)
     return SimulatedPod(pod, NODE_ADDRESS, deps, T0)
 
@@ -185,12 +185,12 @@ def test_conditions_of_other_owners_are_copied() -> None:
 def test_last_matching_rule_wins_for_each_aspect() -> None:
     script = Script()
     for rule in (
-        Rule("*", behaviours=(exits(1), ignores_sigterm())),
-        Rule("*-worker-*", behaviours=(exits(2, after=9),)),
-        Rule("other", behaviours=(exits(3),)),
-        Rule("mnist-worker-1", namespace="elsewhere", behaviours=(runs(),)),
+        BehaviourRule("*", behaviours=(exits(1), ignores_sigterm())),
+        BehaviourRule("*-worker-*", behaviours=(exits(2, after=9),)),
+        BehaviourRule("other", behaviours=(exits(3),)),
+        BehaviourRule("mnist-worker-1", namespace="elsewhere", behaviours=(runs(),)),
     ):
         script.add(rule)
-    behaviour = script.behaviour_of(ContainerRun(Key("team", "mnist-worker-1"), "u1", "main", False, 0))
+    behaviour = script.behaviour_of(SimulatedRun(Key("team", "mnist-worker-1"), "u1", "main", False, 0))
     assert (behaviour.end, behaviour.sigterm) == (exits(2, after=9), ignores_sigterm())
-    assert script.behaviour_of(ContainerRun(Key("team", "mnist-worker-1"), "u1", "setup", True, 0)).end == exits(0)
+    assert script.behaviour_of(SimulatedRun(Key("team", "mnist-worker-1"), "u1", "setup", True, 0)).end == exits(0)

@@ -32,7 +32,7 @@ class LogError(Exception):
 
 
 @dataclass(frozen=True)
-class LogOptions:
+class PodLogOptions:
     """What a client may ask of a log: the fields of Kubernetes' PodLogOptions."""
 
     container: str = ""
@@ -146,14 +146,14 @@ class LogFiles:
     def last_lines(self, uid: str, container: str, restart: int, *, lines: int = 80, max_bytes: int = 2048) -> str:
         """The end of a log; kubelet uses it as the termination message if the container wrote none."""
         path = self._pods / uid / container / f"{restart}.log"
-        text = b"".join(_format_records(_read_records(path, _tail_position(path, lines)), LogOptions()))
+        text = b"".join(_format_records(_read_records(path, _tail_position(path, lines)), PodLogOptions()))
         return text[-max_bytes:].decode(errors="replace")
 
     def remove(self, uid: str) -> None:
         self._container_names.pop(uid, None)
         shutil.rmtree(self._pods / uid, ignore_errors=True)
 
-    async def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+    async def stream(self, pod: Key, uid: str, options: PodLogOptions) -> AsyncIterator[bytes]:
         """Yield what was printed, in chunks; with `follow`, until that run ends. Raises LogError."""
         path = self._path(pod.name, uid, options)
         remaining = options.limit_bytes
@@ -165,7 +165,7 @@ class LogFiles:
             if remaining is not None and remaining <= 0:
                 return
 
-    def _path(self, name: str, uid: str, options: LogOptions) -> Path:
+    def _path(self, name: str, uid: str, options: PodLogOptions) -> Path:
         folder = self._pods / uid
         names = self._container_names.get(uid) or _container_names_on_disk(folder)
         container, previous = options.container, options.previous
@@ -181,7 +181,7 @@ class LogFiles:
             raise LogError(f'container "{container}" in pod "{name}" is waiting to start: it has not printed anything')
         return folder / container / f"{restarts[-2 if previous else -1]}.log"
 
-    async def _chunks(self, path: Path, options: LogOptions) -> AsyncIterator[bytes]:
+    async def _chunks(self, path: Path, options: PodLogOptions) -> AsyncIterator[bytes]:
         with _Reader(path, *_tail_position(path, options.tail_lines)) as reader:
             while True:
                 writer = self._writers.get(path)
@@ -238,7 +238,7 @@ def _read_records(path: Path, start: tuple[int, int]) -> Iterator[list[bytes]]:
         yield from reader.records()
 
 
-def _format_records(groups: Iterator[list[bytes]], options: LogOptions) -> Iterator[bytes]:
+def _format_records(groups: Iterator[list[bytes]], options: PodLogOptions) -> Iterator[bytes]:
     # Timestamps are compared as text: they all have the same form.
     since = options.since.strftime(_TIMESTAMP_FORMAT).encode() if options.since else b""
     for records in groups:

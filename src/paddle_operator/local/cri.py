@@ -43,7 +43,7 @@ class ImageError(Exception):
         self.reason = reason
 
 
-class ImageService(Protocol):
+class ImageSource(Protocol):
     async def find(self, name: str, progress: Progress) -> Image:
         """Return the image; build it first if it is not in the cache. Raises ImageError."""
 

@@ -17,7 +17,7 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.work_queue import Priority
 from paddle_operator.local.container_logs import LogFiles
-from paddle_operator.local.cri import ImageService, Sandbox
+from paddle_operator.local.cri import ImageSource, Sandbox
 from paddle_operator.local.kubelet.config_manager import ConfigManager
 from paddle_operator.local.kubelet.hosts_file import SERVICES, HostRecordCache, Service
 from paddle_operator.local.kubelet.ip_allocator import AddressBlock
@@ -48,7 +48,7 @@ class Node:
         client: Client,
         folder: Path,
         *,
-        images: ImageService,
+        images: ImageSource,
         sandbox: Sandbox,
         block: AddressBlock,
         logs: LogFiles | None = None,
@@ -81,7 +81,7 @@ class Node:
         self._kubelet = Kubelet(client, self._pods, self._statuses, self._node_manager, block, hosts, deps)
 
     def _pod_deps(
-        self, folder: Path, images: ImageService, sandbox: Sandbox, machine: Machine, hosts: HostRecordCache
+        self, folder: Path, images: ImageSource, sandbox: Sandbox, machine: Machine, hosts: HostRecordCache
     ) -> PodDeps:
         return PodDeps(
             folder=folder,

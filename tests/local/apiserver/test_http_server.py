@@ -17,7 +17,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key
 from paddle_operator.local.apiserver import serving_cert
 from paddle_operator.local.apiserver.http_server import MAX_BODY_BYTES, ApiServer, StorageError
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
-from paddle_operator.local.container_logs import LogOptions
+from paddle_operator.local.container_logs import PodLogOptions
 from tests.local.apiserver.helpers import (
     HEADERS,
     NAMESPACES,
@@ -185,7 +185,7 @@ class FakePodLogs:
         self.more: asyncio.Queue[bytes] = asyncio.Queue()
         self.closed = False
 
-    async def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+    async def stream(self, pod: Key, uid: str, options: PodLogOptions) -> AsyncIterator[bytes]:
         self.request = {"pod": str(pod)} | {name: value for name, value in asdict(options).items() if value}
         try:
             yield b"first\n"

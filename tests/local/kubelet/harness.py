@@ -10,7 +10,7 @@ from typing import Any
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
-from paddle_operator.local.container_logs import LogFiles, LogOptions
+from paddle_operator.local.container_logs import LogFiles, PodLogOptions
 from paddle_operator.local.cri import Image, ImageError, Progress, Sandbox
 from paddle_operator.local.kubelet.ip_allocator import AddressBlock
 from paddle_operator.local.kubelet.machine import Machine
@@ -141,14 +141,14 @@ class NodeHarness:
                 await asyncio.sleep(0.01)
 
     async def read_log(self, pod: RawObject, container: str = "main", **options: Any) -> str:
-        pieces = self.node.logs.stream(pod.key, pod.uid, LogOptions(container, **options))
+        pieces = self.node.logs.stream(pod.key, pod.uid, PodLogOptions(container, **options))
         return b"".join([piece async for piece in pieces]).decode()
 
     async def wait_printed(self, pod: RawObject, text: str, container: str = "main") -> str:
         """Return the log as soon as it contains the text."""
         seen = b""
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            async for piece in self.node.logs.stream(pod.key, pod.uid, LogOptions(container, follow=True)):
+            async for piece in self.node.logs.stream(pod.key, pod.uid, PodLogOptions(container, follow=True)):
                 seen += piece
                 if text.encode() in seen:
                     return seen.decode()

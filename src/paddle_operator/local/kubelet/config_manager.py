@@ -11,28 +11,28 @@ from paddle_operator.kube.objects import Key, Object, Resource
 from paddle_operator.local.kubelet.container_env import SECRET
 
 
-class ConfigMap(Object, frozen=True):
+class ConfigMapData(Object, frozen=True):
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
 
 
-class Secret(Object, frozen=True):
+class SecretData(Object, frozen=True):
     data: dict[str, str] | None = None
 
     def __repr__(self) -> str:
-        return f"Secret({self.key})"  # no value in a log
+        return f"SecretData({self.key})"  # no value in a log
 
 
-CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMap)
-SECRETS = Resource("api/v1", "secrets", Secret)
+CONFIG_MAPS = Resource("api/v1", "configmaps", ConfigMapData)
+SECRETS = Resource("api/v1", "secrets", SecretData)
 
 
 class ConfigManager:
     """Two informers; listeners are called with the key of each changed object."""
 
     def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
-        self.config_maps: Informer[ConfigMap, ConfigMap] = Informer(client, CONFIG_MAPS, scope, clock=clock)
-        self.secrets: Informer[Secret, Secret] = Informer(client, SECRETS, scope, clock=clock)
+        self.config_maps: Informer[ConfigMapData, ConfigMapData] = Informer(client, CONFIG_MAPS, scope, clock=clock)
+        self.secrets: Informer[SecretData, SecretData] = Informer(client, SECRETS, scope, clock=clock)
 
     def listen(self, listener: Callable[[Key], None]) -> None:
         self.config_maps.store.listen(lambda old, new, _: listener((new or old).key))  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ from pathlib import Path
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.local.container_logs import LogFiles
-from paddle_operator.local.cri import ImageService, Mount, Sandbox
+from paddle_operator.local.cri import ImageSource, Mount, Sandbox
 from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext
 from paddle_operator.local.kubelet.device_manager import gpu_env
 from paddle_operator.local.kubelet.hosts_file import HostRecord, render_hosts
@@ -27,7 +27,7 @@ class PodDeps:
     """What all pods of the machine share."""
 
     folder: Path  # the state folder
-    images: ImageService
+    images: ImageSource
     sandbox: Sandbox
     logs: LogFiles
     configs: ConfigReader

@@ -23,11 +23,11 @@ from paddle_operator.local.apiserver.scheme.canonical import format_time
 from paddle_operator.local.apiserver.scheme.kind import Manifest
 from paddle_operator.local.apiserver.storage.watch_cache import Record
 from paddle_operator.local.apiserver.validation import field_errors
-from paddle_operator.local.container_logs import LogOptions
+from paddle_operator.local.container_logs import PodLogOptions
 
 
 class PodLogs(Protocol):
-    def stream(self, pod: Key, uid: str, options: LogOptions) -> AsyncIterator[bytes]:
+    def stream(self, pod: Key, uid: str, options: PodLogOptions) -> AsyncIterator[bytes]:
         """Yield the output of a container in chunks. Raises LogError with the message for the client."""
 
 
@@ -37,7 +37,7 @@ class PodLogRequest:
 
     pod: Key
     uid: str
-    options: LogOptions
+    options: PodLogOptions
 
 
 def bind(
@@ -103,7 +103,7 @@ def parse_log_request(pods: APIResource, record: Record, parameters: Parameters,
     container = _container_name(name, spec, parameters.get("container", ""))
     if not spec.get("nodeName"):
         return None
-    options = LogOptions(
+    options = PodLogOptions(
         container=container,
         follow=parse_bool(parameters, "follow"),
         previous=parse_bool(parameters, "previous"),
