@@ -79,3 +79,11 @@ def without_comments(language: str, text: str) -> object:
 @pytest.mark.parametrize("page", ["README-zh_CN.md", *(page for page in CHINESE if page not in SHORTER_IN_CHINESE)])
 def test_both_languages_have_the_same_commands(page: str) -> None:
     assert code_blocks(page) == code_blocks(page.replace("README-zh_CN", "README").replace("/zh_CN/", "/en/"))
+
+
+@pytest.mark.parametrize("page", [page for page in CHINESE if page not in SHORTER_IN_CHINESE])
+def test_both_languages_link_the_same_sources(page: str) -> None:
+    def sources(path: str) -> set[str]:
+        return set(re.findall(r"\]\(((?:\.\./){2}(?:src|tests|tools)/[^)]+)\)", (ROOT / path).read_text()))
+
+    assert sources(page) == sources(page.replace("/zh_CN/", "/en/"))
