@@ -30,7 +30,7 @@ class LaneOutput:
     def print_progress(self, lines: Iterable[str]) -> None:
         for line in lines:
             if match := SUMMARY.match(line):
-                self.summary = match[1]
+                self.summary = match[1].rstrip(" =")
             if self.report or REPORT_HEAD.match(line):
                 self.report.append(line)
             else:
