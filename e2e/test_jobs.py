@@ -10,9 +10,7 @@ CHECKS = 'test -n "$PADDLE_TRAINER_ENDPOINTS" && test -n "$PADDLE_TRAINER_ID" &&
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
-def test_a_job_with_parameter_servers_is_completed_when_its_workers_are(
-    installed: Cluster, image: str, intranet: str
-) -> None:
+def test_ps_job_completes_with_its_workers_on_any_cluster(installed: Cluster, image: str, intranet: str) -> None:
     name = f"ps-{intranet.lower()}"
     servers = 'test -n "$PADDLE_PSERVERS_IP_PORT_LIST" || exit 9; ' + SERVES
     # On the host's network each pod of a role needs a node of its own: there may be one node only.

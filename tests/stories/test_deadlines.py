@@ -53,7 +53,7 @@ class Pulse:
 
 
 # KF-C3 and KF-C6, by the clock alone, which is the case that Kubeflow misses
-async def test_deadlines_and_ttls_are_kept_to_the_second_with_no_other_event(bare_harness: ClusterHarness) -> None:
+async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harness: ClusterHarness) -> None:
     """When all is quiet their hour is over but for a few seconds, which pass as they do."""
     harness, clock = bare_harness, LeapingClock()
     pulse = Pulse(harness, clock)
@@ -143,7 +143,7 @@ def nothing_else_happened(writes: Writes, job: FullObject, deed: Write) -> None:
     assert {each.user for each in before} > {OPERATOR}  # so the others' would have been seen
 
 
-async def test_what_fell_due_while_the_operator_was_away_happens_at_once_when_it_is_back(
+async def test_overdue_actions_happen_when_the_operator_returns(
     bare_harness: ClusterHarness,
 ) -> None:
     """A deadline, a deadline to start, a time to live, and the end of a pause; it was away for an hour."""
@@ -189,7 +189,7 @@ async def ends_and_is_cleaned(harness: ClusterHarness, name: str, code: int, pha
     return job
 
 
-async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(bare_harness: ClusterHarness) -> None:
+async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness) -> None:
     harness, clock = bare_harness, LeapingClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=2, activeDeadlineSeconds=7200))
@@ -213,7 +213,7 @@ async def test_while_a_job_is_suspended_no_time_passes_for_its_deadline(bare_har
     assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
 
 
-async def test_the_deadline_to_start_counts_anew_from_the_end_of_each_pause(bare_harness: ClusterHarness) -> None:
+async def test_start_deadline_restarts_after_each_pause(bare_harness: ClusterHarness) -> None:
     harness, clock = bare_harness, LeapingClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=1, backoffLimit=1, startDeadlineSeconds=3600))

@@ -45,7 +45,7 @@ async def test_a_role_can_be_removed_before_the_addresses_are_known(harness: Clu
 
 
 # 4. [S] `intranet: Host` on a job with no annotations
-async def test_a_job_without_annotations_can_use_the_network_of_its_nodes(harness: ClusterHarness) -> None:
+async def test_job_without_annotations_can_use_the_host_network(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=1, intranet="Host"))
     job = await harness.wait_phase("mnist", "Running")
     assert not job.metadata.annotations
@@ -53,9 +53,7 @@ async def test_a_job_without_annotations_can_use_the_network_of_its_nodes(harnes
 
 # 8. Service + PS broken in v0.3.5 (§3.5); gloo endpoint equals the PS port in PodIP mode (§3.4)
 @INTRANETS
-async def test_a_parameter_server_finds_itself_in_the_list_and_gloo_has_a_port_of_its_own(
-    harness: ClusterHarness, intranet: str
-) -> None:
+async def test_server_is_in_its_list_and_gloo_has_its_own_port(harness: ClusterHarness, intranet: str) -> None:
     await harness.submit(a_job(ps=2, workers=1, intranet=intranet))
     await harness.wait_phase("mnist", "Running")
     seen = await harness.get_environments("mnist")
@@ -67,7 +65,7 @@ async def test_a_parameter_server_finds_itself_in_the_list_and_gloo_has_a_port_o
 
 
 # 9. `Host`: dnsPolicy stays ClusterFirst
-async def test_a_pod_on_the_network_of_its_node_can_still_resolve_names_of_the_cluster(harness: ClusterHarness) -> None:
+async def test_host_network_pod_resolves_cluster_names(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=1, intranet="Host"))
     await harness.wait_phase("mnist", "Running")
     pod = (await harness.list_pods())["mnist-worker-0"]
@@ -75,7 +73,7 @@ async def test_a_pod_on_the_network_of_its_node_can_still_resolve_names_of_the_c
 
 
 # 10. Heter: Paddle expects `TRAINING_ROLE=HETER_TRAINER` and `PADDLE_HETER_TRAINER_IP_PORT_LIST`
-async def test_a_heter_worker_has_the_role_and_the_list_that_paddle_reads(harness: ClusterHarness) -> None:
+async def test_heter_worker_gets_its_role_and_endpoint_list(harness: ClusterHarness) -> None:
     await harness.submit(a_job(ps=1, workers=1, heter=1))
     await harness.wait_phase("mnist", "Running")
     seen = await harness.get_environments("mnist")
@@ -87,9 +85,7 @@ async def test_a_heter_worker_has_the_role_and_the_list_that_paddle_reads(harnes
 
 # 11. ConfigMap never follows scaling or new IPs
 @INTRANETS
-async def test_the_environment_follows_the_number_of_workers_and_new_addresses(
-    harness: ClusterHarness, intranet: str
-) -> None:
+async def test_environment_follows_replicas_and_addresses(harness: ClusterHarness, intranet: str) -> None:
     await harness.submit(a_job(ps=1, workers=2, intranet=intranet))
     await harness.wait_phase("mnist", "Running")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
@@ -126,7 +122,7 @@ async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarne
         assert (failed > 0) == (status.get("phase") == "Failed"), status
 
 
-async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(harness: ClusterHarness) -> None:
+async def test_failed_role_outranks_a_pending_one(harness: ClusterHarness) -> None:
     """In the original the dice decide."""
     job = a_job(ps=1, workers=1)
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
@@ -140,7 +136,7 @@ async def test_of_a_failed_role_and_a_pending_one_the_failed_one_decides(harness
 
 
 # 13. Owner-name index without UID
-async def test_a_pod_of_an_earlier_job_of_the_same_name_is_not_taken_for_its_own(harness: ClusterHarness) -> None:
+async def test_pod_of_an_earlier_job_is_not_adopted(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=2))
     await harness.wait_phase("mnist", "Running")
     held = Key(harness.namespace, "mnist-worker-1")
@@ -171,7 +167,7 @@ async def test_a_pod_of_a_finished_job_is_not_made_again(harness: ClusterHarness
 
 
 # 15. Deleted jobs go on reconciling; no-op finalizer blocks deletion while the operator is away
-async def test_a_job_is_deleted_with_everything_while_the_operator_is_away(bare_harness: ClusterHarness) -> None:
+async def test_deletion_needs_no_operator(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
     async with harness.run_operator():
         await harness.submit(a_job(ps=1, workers=1, intranet="Service"))
@@ -200,9 +196,7 @@ async def test_a_job_that_is_being_deleted_gets_no_child_any_more(harness: Clust
 
 # 16. IPv6 pod IPs: endless backoff, never a ConfigMap. Hollow nodes have IPv4 only: the test is the kubelet here.
 @pytest.mark.parametrize("intranet", ["PodIP", "Service"])
-async def test_ipv6_addresses_are_used_by_name_and_otherwise_refused_with_the_way_out(
-    harness: ClusterHarness, intranet: str
-) -> None:
+async def test_ipv6_needs_service_mode_and_the_message_says_so(harness: ClusterHarness, intranet: str) -> None:
     template = a_template()
     template["spec"]["nodeName"] = "elsewhere"
     await harness.submit(with_template(a_job(workers=1, intranet=intranet), template))
@@ -220,9 +214,7 @@ async def test_ipv6_addresses_are_used_by_name_and_otherwise_refused_with_the_wa
 
 # 18. Any multi-container pod whose sidecar never exits prevents completion; no success policy (that is a later field)
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
-async def test_a_sidecar_that_never_exits_does_not_keep_the_job_from_its_end(
-    harness: ClusterHarness, code: int, phase: str
-) -> None:
+async def test_endless_sidecar_does_not_delay_completion(harness: ClusterHarness, code: int, phase: str) -> None:
     await harness.submit(with_template(a_job(workers=2), a_template({"name": "log-shipper", "image": "fluent-bit"})))
     await harness.wait_phase("mnist", "Running")
     await harness.nodes.exit("mnist-worker-*", code, namespace=harness.namespace, container="paddle")
@@ -241,7 +233,7 @@ async def test_the_status_tells_which_generation_it_is_about(harness: ClusterHar
 
 
 # 21. Coordinator memory request of 0.01 byte, no limits: refused where a quota demands limits (issue #43 again)
-async def test_where_a_quota_demands_limits_those_of_the_template_are_enough(harness: ClusterHarness) -> None:
+async def test_template_limits_satisfy_a_quota(harness: ClusterHarness) -> None:
     hard = {"limits.cpu": "4", "limits.memory": "4Gi"}
     await harness.create(
         QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
@@ -253,7 +245,7 @@ async def test_where_a_quota_demands_limits_those_of_the_template_are_enough(har
 
 
 # 22. Unseeded random ports; ephemeral-range overlap; no collision check
-async def test_jobs_on_the_network_of_the_nodes_never_share_a_port_also_after_a_restart(
+async def test_host_ports_are_never_shared_even_after_a_restart(
     bare_harness: ClusterHarness,
 ) -> None:
     harness = bare_harness

@@ -155,7 +155,7 @@ async def test_the_example_that_is_tried_again_gets_its_volume(
     golden.compare(NEEDS_A_VOLUME, golden.told(job, pods.values(), operator.created), update=golden_update)
 
 
-async def test_the_example_whose_first_worker_decides_does_not_wait_for_the_second(
+async def test_example_success_policy_ignores_the_second_worker(
     harness: ClusterHarness, operator: RecordingClient, golden_update: bool
 ) -> None:
     path = EXAMPLES[DECIDED_BY_THE_FIRST]
@@ -193,7 +193,7 @@ async def bind(harness: ClusterHarness, pod: str) -> None:
     await harness.kubectl("create", f"--raw={path}", "--filename=-", stdin=binding)
 
 
-async def test_of_the_volcano_document_only_the_pod_group_is_refused_and_only_without_volcano(
+async def test_only_the_pod_group_is_refused_without_volcano(
     harness: ClusterHarness,
 ) -> None:
     with pytest.raises(RequestError) as refused:

@@ -117,7 +117,7 @@ async def test_a_job_of_one_worker_knows_that_it_is_alone(harness: ClusterHarnes
     assert (seen["PADDLE_TRAINERS_NUM"], seen["PADDLE_TRAINER_ENDPOINTS"]) == ("1", own)
 
 
-async def test_what_the_user_has_set_stays_as_set_and_a_condition_warns_of_it(harness: ClusterHarness) -> None:
+async def test_user_settings_are_kept_with_a_warning_condition(harness: ClusterHarness) -> None:
     mine = [{"name": "PADDLE_TRAINERS_NUM", "value": "7"}, {"name": "EPOCHS", "value": "3"}]
     cast = await cast_of(harness, with_template(a_job(workers=1), a_template(env=mine)))
     seen = cast.seen["mnist-worker-0"]

@@ -141,9 +141,7 @@ def is_told(job: FullObject) -> bool:
 
 
 @pytest.mark.timeout(900)
-async def test_each_is_refused_by_name_or_gets_a_condition_and_a_healthy_job_runs_beside_them(
-    crowd: Crowd, pytestconfig: pytest.Config
-) -> None:
+async def test_hostile_objects_do_not_disturb_a_healthy_job(crowd: Crowd, pytestconfig: pytest.Config) -> None:
     objects = every()
     replies = await crowd.create(objects, dryRun="All")
     accepted, refused = sorted_by_verdict(objects, replies)

@@ -21,7 +21,7 @@ async def numbers_told(harness: ClusterHarness) -> set[tuple[str, str]]:
     return {(each["PADDLE_TRAINERS_NUM"], str(len(each["PADDLE_TRAINERS"].split(",")))) for each in seen}
 
 
-async def test_get_answers_whether_it_runs_how_many_of_how_many_and_since_when(harness: ClusterHarness) -> None:
+async def test_kubectl_get_shows_phase_ready_pods_and_age(harness: ClusterHarness) -> None:
     await harness.submit(a_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     header, row = (await harness.kubectl("get", "pdj")).splitlines()
@@ -78,7 +78,7 @@ async def test_scale_before_it_runs(harness: ClusterHarness, replicas: int) -> N
     assert await numbers_told(harness) == {(str(replicas), str(replicas))}
 
 
-async def test_an_autoscaler_can_read_how_many_workers_there_are_and_which(harness: ClusterHarness) -> None:
+async def test_scale_subresource_has_replicas_and_selector(harness: ClusterHarness) -> None:
     await harness.submit(a_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{harness.namespace}/paddlejobs/mnist/scale"
@@ -129,7 +129,7 @@ async def test_delete_and_apply_again_at_once(harness: ClusterHarness) -> None:
     assert seen["mnist-ps-0"]["PADDLE_TRAINERS"] == ",".join(addresses)
 
 
-async def test_a_finished_job_applied_anew_after_its_deletion_does_not_read_the_old_addresses(
+async def test_recreated_job_does_not_read_old_addresses(
     harness: ClusterHarness,
 ) -> None:
     """The pods' names are free at once, but the ConfigMap is there until the garbage collector comes: here, late."""
@@ -179,7 +179,7 @@ async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(harness: ClusterHar
     assert len({each["PADDLE_TRAINER_ENDPOINTS"] for each in (await harness.get_environments("mnist")).values()}) == 1
 
 
-async def test_the_config_map_deleted_by_hand_is_made_again_with_the_same_addresses(harness: ClusterHarness) -> None:
+async def test_deleted_config_map_is_recreated_with_same_addresses(harness: ClusterHarness) -> None:
     await harness.submit(COLLECTIVE)
     await harness.wait_phase("mnist", "Running")
     barrier = await harness.get_barrier("mnist")
@@ -194,7 +194,7 @@ async def test_the_config_map_deleted_by_hand_is_made_again_with_the_same_addres
     }
 
 
-async def test_a_pod_deleted_before_the_others_have_addresses_is_just_made_again(harness: ClusterHarness) -> None:
+async def test_pod_deleted_before_the_barrier_is_recreated_alone(harness: ClusterHarness) -> None:
     await harness.cordon()
     await harness.submit(COLLECTIVE)
     await harness.wait_not_running("mnist", "Unschedulable")

@@ -72,7 +72,7 @@ CODES = {
 }
 
 
-async def test_an_exit_code_is_explained_in_the_condition_and_in_the_event(harness: ClusterHarness) -> None:
+async def test_exit_code_is_explained_in_condition_and_event(harness: ClusterHarness) -> None:
     async def lives(code: int, meaning: str) -> None:
         name = f"code-{code}"
         await harness.submit(a_job(name, workers=2))
@@ -103,7 +103,7 @@ async def test_a_victim_is_not_blamed_for_what_its_peer_did(bare_harness: Cluste
     assert job.condition("Failed")["message"].startswith("mnist-worker-2 exited 139")
 
 
-async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again(harness: ClusterHarness) -> None:
+async def test_on_failure_lets_kubelet_restart_the_container(harness: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["restartPolicy"] = "OnFailure"
     await harness.submit(with_template(a_job(workers=2), template))
@@ -121,7 +121,7 @@ async def test_with_restart_policy_on_failure_kubelet_starts_the_container_again
 
 
 # KF-C9
-async def test_scaled_with_a_gap_the_places_are_filled_and_the_surplus_goes(harness: ClusterHarness) -> None:
+async def test_scaling_fills_missing_indexes_first(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=4))
     await harness.wait_phase("mnist", "Running")
     await harness.delete(FULL_PODS, "mnist-worker-1")

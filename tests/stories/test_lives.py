@@ -5,7 +5,7 @@ from tests.stories.harness import ClusterHarness
 from tests.stories.jobs import a_job
 
 
-async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are(harness: ClusterHarness) -> None:
+async def test_ps_job_completes_with_its_workers(harness: ClusterHarness) -> None:
     await harness.apply(a_job("wide", ps=2, workers=2, cleanPodPolicy="OnCompletion"))
     job = await harness.wait_phase("wide", "Running")
     assert job.status["ready"] == "4/4"
@@ -15,7 +15,7 @@ async def test_a_parameter_server_job_runs_and_is_completed_when_its_workers_are
     await harness.wait_cleaned_up()
 
 
-async def test_a_collective_job_fails_with_its_cause_and_what_runs_is_stopped_but_kept(harness: ClusterHarness) -> None:
+async def test_failed_collective_job_names_its_cause(harness: ClusterHarness) -> None:
     await harness.apply(a_job("deep", workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("deep", "Running")
     harness.nodes.script("deep-worker-1", exits(139), namespace=harness.namespace)

@@ -11,7 +11,7 @@ from tests.stories.jobs import a_job, a_template, with_template
 from tests.support.rights import OPERATOR
 
 
-async def test_a_drained_node_ends_the_attempt_of_all_and_the_next_runs_elsewhere(harness: ClusterHarness) -> None:
+async def test_drained_node_restarts_the_job_elsewhere(harness: ClusterHarness) -> None:
     await harness.submit(a_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
@@ -46,7 +46,7 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(harness: Cluste
     await harness.wait_running(1)
 
 
-async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_its_grace(
+async def test_pod_on_dead_node_is_force_deleted_a_minute_after_grace(
     bare_harness: ClusterHarness,
 ) -> None:
     """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
@@ -88,7 +88,7 @@ async def test_a_pod_that_a_dead_node_never_lets_go_is_given_up_a_minute_after_i
         assert f"{name} is stuck terminating on {node}; force-deleting it" in events
 
 
-async def test_an_operator_whose_clock_is_minutes_ahead_lets_pods_end_in_peace(bare_harness: ClusterHarness) -> None:
+async def test_clock_ahead_does_not_shorten_termination(bare_harness: ClusterHarness) -> None:
     """Or two of a rank would run at a time; and pods are waited for no less by one that has just started."""
     harness = bare_harness
     harness.nodes.script("mnist-*", ignores_sigterm(), namespace=harness.namespace)

@@ -230,7 +230,7 @@ async def test_somebody_elses_object_has_the_name_of_a_child(harness: ClusterHar
     assert (await harness.get_environments("mnist"))["mnist-worker-0"]["PADDLE_TRAINERS_NUM"] == "2"
 
 
-async def test_a_volume_that_never_comes_leaves_the_job_waiting_and_says_for_whom(harness: ClusterHarness) -> None:
+async def test_missing_volume_is_named_while_the_job_waits(harness: ClusterHarness) -> None:
     template = a_template()
     template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]
     await harness.submit(with_template(a_job(workers=1), template))
@@ -246,7 +246,7 @@ async def test_a_secret_that_comes_late(harness: ClusterHarness) -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "deleted"])
-async def test_who_waits_for_ports_gets_those_that_another_job_gives_back(tmp_path: Path, end: str) -> None:
+async def test_waiting_job_gets_released_host_ports(tmp_path: Path, end: str) -> None:
     """Nothing happens to the one that waits: it is the other job's end that it has to hear of."""
     one_block = range(35000, 35020)
     async with open_embedded_harness(tmp_path) as harness, harness.run_operator(ports=PortBlocks.of(one_block)):
@@ -311,7 +311,7 @@ async def denied(harness: ClusterHarness) -> bool:
     return False
 
 
-async def test_a_webhook_that_denies_pods_is_quoted_and_its_sentence_is_no_reason(harness: ClusterHarness) -> None:
+async def test_denial_of_a_webhook_is_quoted_in_the_message(harness: ClusterHarness) -> None:
     """The reason is a label of a metric, and an event with one of more than 128 characters is not taken."""
     sentence = f"pod 4711 has no owner whom the policy knows; {'see the handbook; ' * 8}"
     async with pods_denied(harness, sentence):

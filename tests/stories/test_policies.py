@@ -15,7 +15,7 @@ THEIRS = {"multikueue": "kueue.x-k8s.io/multikueue", "other": "example.com/train
 
 
 # KF-P4 and KF-C10
-async def test_a_job_that_another_controller_manages_is_left_alone_entirely(harness: ClusterHarness) -> None:
+async def test_job_managed_by_another_controller_is_ignored(harness: ClusterHarness) -> None:
     """Suspended and resumed, as Kueue does; those beside it, which are ours, run."""
     async with harness.record_writes() as writes:
         await harness.submit(
@@ -70,7 +70,7 @@ async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarn
     await harness.wait_cleaned_up()
 
 
-async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(harness: ClusterHarness) -> None:
+async def test_failed_worker_fails_job_despite_success_policy(harness: ClusterHarness) -> None:
     await harness.submit(a_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-2", code=1)
@@ -81,7 +81,7 @@ async def test_with_a_success_policy_a_worker_that_fails_still_fails_the_job(har
     )
 
 
-async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(harness: ClusterHarness) -> None:
+async def test_training_container_alone_decides_success(harness: ClusterHarness) -> None:
     """A proxy that never exits, one that fails after the training was done, and one that fails before."""
     template = a_template({"name": "proxy", "image": "envoy"})
 
@@ -105,7 +105,7 @@ async def test_the_container_that_trains_decides_whatever_becomes_of_the_others(
     }
 
 
-async def test_an_autoscaler_makes_of_two_workers_as_many_as_it_wants_at_least(harness: ClusterHarness) -> None:
+async def test_autoscaler_scales_workers_to_its_minimum(harness: ClusterHarness) -> None:
     """Kubernetes' own: there are no metrics here, but what is below its minimum it scales up without any."""
     await harness.submit(a_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")

@@ -85,7 +85,7 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: Cl
         await asyncio.gather(*(harness.wait_running(1, name) for name in names))
 
 
-async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last_one_the_job_fails(
+async def test_retries_back_off_exponentially_up_to_the_limit(
     bare_harness: ClusterHarness,
 ) -> None:
     harness, clock = bare_harness, LeapingClock()
@@ -120,7 +120,7 @@ async def test_each_try_waits_twice_as_long_as_the_one_before_and_after_the_last
         assert made[2 * number + 1] < end < made[2 * number + 2]  # two pods at a time, and none in a pause
 
 
-async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(bare_harness: ClusterHarness) -> None:
+async def test_ps_worker_without_gloo_is_replaced_alone_and_counted(bare_harness: ClusterHarness) -> None:
     """Of any other pod the whole job starts again; each of the two costs one try."""
     harness, clock = bare_harness, LeapingClock()
     async with harness.run_operator(clock=clock):
@@ -144,7 +144,7 @@ async def test_a_worker_of_servers_without_gloo_comes_back_alone_and_is_counted(
     assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await harness.list_pods()).values()}
 
 
-async def test_a_pod_that_stands_alone_and_is_taken_away_is_made_again_alone(bare_harness: ClusterHarness) -> None:
+async def test_individually_replaceable_pod_is_replaced_alone(bare_harness: ClusterHarness) -> None:
     """Of elastic workers, and of workers of servers without gloo; evicted by its kubelet, drained or deleted."""
     harness = bare_harness
 
@@ -231,7 +231,7 @@ async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness)
 
 
 # KF-C5
-async def test_what_is_left_of_a_job_that_has_used_up_its_tries_is_what_its_policy_says(
+async def test_clean_pod_policy_holds_at_the_backoff_limit(
     harness: ClusterHarness,
 ) -> None:
     async def lives(policy: str | None, left: int) -> None:
@@ -288,7 +288,7 @@ async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -
     await asyncio.gather(*(lives(name) for name in ("drained", "pressed", "deleted")))
 
 
-async def test_a_job_that_the_scheduler_preempts_is_not_charged_and_comes_back(harness: ClusterHarness) -> None:
+async def test_preemption_is_not_counted_as_a_failure(harness: ClusterHarness) -> None:
     """Four nodes of 32 CPUs are full with four workers of 20; somebody more urgent takes the place of one."""
     urgent = f"{harness.namespace}-urgent"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}

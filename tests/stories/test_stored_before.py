@@ -110,7 +110,7 @@ async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[
             yield harness
 
 
-async def test_each_says_what_is_wrong_with_it_and_the_operator_goes_on(stage_of_before: ClusterHarness) -> None:
+async def test_invalid_stored_jobs_say_what_is_wrong(stage_of_before: ClusterHarness) -> None:
     harness = stage_of_before
     async with harness.run_operator() as operator:
         for job, problem in BROKEN.values():

@@ -18,7 +18,7 @@ TOLD = {"paddlejobs/status", "events"}  # what the operator writes of a job that
 
 
 # KF-P2
-async def test_of_a_job_that_was_created_suspended_nothing_is_ever_made(harness: ClusterHarness) -> None:
+async def test_job_created_suspended_has_no_children(harness: ClusterHarness) -> None:
     """However often it is looked at: it is changed meanwhile, and another job lives its whole life beside it."""
     async with harness.record_writes() as writes:
         await harness.submit(a_job(ps=1, workers=2, intranet="Service", suspend=True))
@@ -47,7 +47,7 @@ THREE_KINDS = [
 
 
 # KF-P3
-async def test_a_suspended_job_has_nothing_and_stays_so_and_a_resumed_one_starts_afresh(
+async def test_suspend_deletes_children_and_resume_recreates_them(
     harness: ClusterHarness,
 ) -> None:
     """By Service, by address and on the network of the nodes, all at once."""
@@ -106,7 +106,7 @@ async def is_resumed(harness: ClusterHarness, name: str, uids: set[str]) -> None
     assert (await harness.wait_single_event(name, "Resumed")).type == "Normal"
 
 
-async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_starts_once(harness: ClusterHarness) -> None:
+async def test_resume_waits_for_terminating_pods(harness: ClusterHarness) -> None:
     """Their names are theirs until they are gone; pods deleted one by one, and all in one request."""
     harness.nodes.script("*", ignores_sigterm(), namespace=harness.namespace)
     template = a_template()
@@ -135,7 +135,7 @@ async def test_resumed_while_its_pods_still_leave_a_job_waits_for_them_and_start
     assert [each.code for each in made] == [201] * 12
 
 
-async def test_suspending_a_finished_job_changes_nothing_but_that_it_was_looked_at(harness: ClusterHarness) -> None:
+async def test_suspending_a_finished_job_changes_only_the_generation(harness: ClusterHarness) -> None:
     await harness.submit(a_job(ps=1, workers=1, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-0")

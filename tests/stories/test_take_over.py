@@ -54,9 +54,7 @@ async def test_a_running_job_keeps_its_pods_and_ends_well(
 
 
 @VERSIONS
-async def test_the_operator_that_takes_over_a_second_time_changes_nothing(
-    bare_harness: ClusterHarness, version: Version
-) -> None:
+async def test_second_take_over_changes_nothing(bare_harness: ClusterHarness, version: Version) -> None:
     harness = bare_harness
     before = await GoJob(harness, version, a_job("simple", ps=1, workers=1)).runs()
     async with harness.run_operator():
@@ -125,7 +123,7 @@ FINISHED: list[tuple[str, Job]] = [
 
 
 @pytest.mark.parametrize(("phase", "job"), FINISHED, ids=["Completed", "Failed"])
-async def test_one_that_has_finished_is_not_run_again_and_what_still_runs_is_stopped(
+async def test_finished_go_job_is_not_rerun_and_its_pods_are_stopped(
     bare_harness: ClusterHarness, phase: str, job: Job
 ) -> None:
     """The Go operator leaves the peers of a failed pod running, and holding their GPUs."""
@@ -157,7 +155,7 @@ async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(bare_harnes
         await harness.wait_phase("simple", "Completed")
 
 
-async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree(bare_harness: ClusterHarness) -> None:
+async def test_scaling_after_take_over_restarts_all_ranks(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
     before = await GoJob(harness, NEWEST, a_job("simple", workers=3)).runs()
     async with harness.run_operator():
@@ -173,9 +171,7 @@ async def test_scaled_after_the_take_over_it_starts_anew_so_that_all_ranks_agree
 
 
 @pytest.mark.parametrize("state", ["Running", "Completed"])
-async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(
-    bare_harness: ClusterHarness, state: str
-) -> None:
+async def test_taken_over_job_is_deletable_without_an_operator(bare_harness: ClusterHarness, state: str) -> None:
     harness = bare_harness
     go_job = GoJob(harness, NEWEST, a_job("simple", workers=1))
     await go_job.runs()
@@ -187,7 +183,7 @@ async def test_after_the_take_over_it_can_be_deleted_though_no_operator_runs(
     await harness.wait_cleaned_up()
 
 
-async def test_deleted_while_no_operator_runs_it_goes_as_soon_as_one_does(bare_harness: ClusterHarness) -> None:
+async def test_deletion_finishes_when_an_operator_starts(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
     await GoJob(harness, NEWEST, a_job("simple", ps=1, workers=1)).runs()
     await harness.delete(FULL_JOBS, "simple")

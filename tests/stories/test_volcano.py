@@ -33,7 +33,7 @@ async def harness(gangs: GangHarness) -> AsyncIterator[GangHarness]:
 # All or none
 
 
-async def test_a_gang_waits_without_pods_until_there_are_nodes_for_all_of_it(harness: GangHarness) -> None:
+async def test_gang_waits_without_pods_for_enough_nodes(harness: GangHarness) -> None:
     await harness.submit(a_gang(ps=1, workers=4))
     job = await harness.wait_not_running_for_volcano()
     assert job.condition("Running")["reason"] == "WaitingForPodGroup"
@@ -50,9 +50,7 @@ async def test_a_gang_waits_without_pods_until_there_are_nodes_for_all_of_it(har
 
 
 @pytest.mark.parametrize("policy", [{}, {"minResources": {"cpu": "1"}}], ids=["as pods ask", "both let in"])
-async def test_two_gangs_that_do_not_fit_together_run_one_after_the_other(
-    harness: GangHarness, policy: dict[str, Any]
-) -> None:
+async def test_two_gangs_too_large_together_run_in_turn(harness: GangHarness, policy: dict[str, Any]) -> None:
     """With less than the pods ask for as minResources Volcano lets both in, and the pods of both wait for nodes."""
     gangs = ("one", "two")
     await harness.submit(*(a_gang(name, workers=3, schedulingPolicy=policy) for name in gangs))
@@ -69,7 +67,7 @@ async def test_two_gangs_that_do_not_fit_together_run_one_after_the_other(
     assert all(len(jobs) < 2 for jobs in harness.history[:while_it_ran])
 
 
-async def test_a_queue_that_is_full_holds_a_job_back_until_another_is_done(harness: GangHarness) -> None:
+async def test_full_queue_delays_a_job_until_another_completes(harness: GangHarness) -> None:
     async with harness.queue("small", cpu="4"):
         policy = {"queue": "small"}
         await harness.submit(a_gang("one", schedulingPolicy=policy))
@@ -113,7 +111,7 @@ async def test_a_gang_is_scaled_up_and_down_and_its_group_follows(harness: GangH
         assert changed.uid == group.uid
 
 
-async def test_a_gang_that_is_scaled_beyond_the_cluster_runs_again_when_it_is_scaled_back(harness: GangHarness) -> None:
+async def test_gang_scaled_beyond_the_cluster_recovers(harness: GangHarness) -> None:
     await harness.submit(a_gang(workers=2))
     await harness.wait_running_with(2)
     await harness.patch_spec("mnist", {"worker": {"replicas": 5}})
@@ -138,7 +136,7 @@ async def test_a_preempted_gang_comes_back_when_the_other_is_done(harness: GangH
         assert low.status.get("restarts", 0) == 0
 
 
-async def test_a_gang_that_loses_a_pod_before_any_has_run_starts_after_all(gangs: GangHarness) -> None:
+async def test_gang_that_loses_a_pod_before_running_still_starts(gangs: GangHarness) -> None:
     """Volcano takes its group for one that has to queue again, and finds the place taken: by the gang's own pods."""
     gangs.nodes.script("mnist-*", never_starts(), namespace=gangs.namespace)
     async with gangs.run_gang_operator():
@@ -164,7 +162,7 @@ async def test_a_group_is_kept_across_restarts_and_removed_at_the_end(harness: G
     await harness.wait_group_deleted()
 
 
-async def test_a_single_pod_is_made_again_in_a_full_cluster_while_its_gang_runs(harness: GangHarness) -> None:
+async def test_single_pod_is_replaced_in_a_full_cluster(harness: GangHarness) -> None:
     """The group is Unknown meanwhile, which holds up neither the pod nor what is told of the job."""
     await harness.submit(a_gang(ps=1, workers=3, withGloo=0))
     await harness.wait_running_with(4)
@@ -177,7 +175,7 @@ async def test_a_single_pod_is_made_again_in_a_full_cluster_while_its_gang_runs(
     assert running.uid == group.uid
 
 
-async def test_an_operator_that_comes_later_goes_on_with_a_gang_that_waits(gangs: GangHarness) -> None:
+async def test_restarted_operator_continues_a_waiting_gang(gangs: GangHarness) -> None:
     async with gangs.run_gang_operator():
         await gangs.submit(a_gang(workers=5))
         await gangs.wait_not_running_for_volcano()
@@ -187,7 +185,7 @@ async def test_an_operator_that_comes_later_goes_on_with_a_gang_that_waits(gangs
             await gangs.wait_running_with(5)
 
 
-async def test_a_suspended_job_has_no_group_and_a_resumed_one_a_new_one(harness: GangHarness) -> None:
+async def test_suspend_deletes_the_pod_group_and_resume_creates_one(harness: GangHarness) -> None:
     await harness.submit(a_gang("other", suspend=True), a_gang(workers=4))
     await harness.wait_phase("mnist", "Running")
     group = (await harness.list_groups())["mnist"]
@@ -213,7 +211,7 @@ async def test_a_group_that_somebody_deletes_is_made_again(harness: GangHarness)
 # What is the user's
 
 
-async def test_a_group_that_the_user_made_is_used_and_neither_changed_nor_deleted(harness: GangHarness) -> None:
+async def test_pod_group_of_the_user_is_used_unchanged(harness: GangHarness) -> None:
     made = await harness.create(FULL_POD_GROUPS, a_group(minMember=1))
     await harness.submit(a_gang(workers=2))
     await harness.wait_phase("mnist", "Running")
@@ -297,7 +295,7 @@ async def test_the_example_of_the_deploy_folder_runs(harness: GangHarness) -> No
     assert group.spec == {"minMember": 4, "minResources": {"cpu": "2", "memory": "4Gi"}, "queue": "default"}
 
 
-async def test_a_job_whose_template_names_another_scheduler_is_left_to_it(harness: GangHarness) -> None:
+async def test_other_scheduler_in_the_template_is_respected(harness: GangHarness) -> None:
     await harness.submit(with_scheduler("default-scheduler", a_job(workers=2)))
     await harness.wait_phase("mnist", "Running")
     told = await harness.wait_single_event("mnist", "OtherScheduler")
@@ -315,7 +313,7 @@ def with_scheduler(name: str, job: dict[str, Any]) -> dict[str, Any]:
     return with_template(job, template)
 
 
-async def test_without_the_flag_volcano_makes_a_group_for_each_pod_that_names_it(gangs: GangHarness) -> None:
+async def test_without_the_flag_volcano_groups_each_pod_alone(gangs: GangHarness) -> None:
     """As documented: the template passes through as it is."""
     async with gangs.run_operator():
         await gangs.submit(with_scheduler("volcano", a_job(workers=2)))
@@ -342,7 +340,7 @@ async def bare_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlP
         yield control_plane
 
 
-async def test_a_missing_volcano_is_told_others_go_on_and_it_is_found_when_it_comes(
+async def test_missing_volcano_is_reported_and_found_later(
     bare_plane: ControlPlane, volcano_built: VolcanoPrograms
 ) -> None:
     async with (

@@ -91,7 +91,7 @@ built_folder(Path(sys.argv[1]), never)
 """
 
 
-def test_a_build_that_fails_leaves_nothing_and_the_next_one_starts_afresh(tmp_path: Path) -> None:
+def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / f"{assets.key()}.unfinished-killed").mkdir()
 
     def broken(output: Path, progress: Progress) -> None:

@@ -38,7 +38,7 @@ def a_pod_template(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "template": {"spec": {"containers": containers}}}
 
 
-async def test_kubectl_and_the_server_are_of_the_version_that_go_mod_names(control_plane: ControlPlane) -> None:
+async def test_programs_have_the_version_of_go_mod(control_plane: ControlPlane) -> None:
     said = await control_plane.kubectl("version")
     assert f"Client Version: {kubernetes_version()}\n" in said
     assert f"Server Version: {kubernetes_version()}\n" in said

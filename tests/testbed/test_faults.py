@@ -82,7 +82,7 @@ async def test_a_packed_answer_stays_packed_and_readable(client: aiohttp.ClientS
         assert (reply.headers["Content-Encoding"], await reply.read()) == ("gzip", b"packed")
 
 
-async def test_an_answer_is_given_as_often_as_told_and_the_server_is_not_asked(
+async def test_injected_response_does_not_reach_the_server(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     rule = proxy.when(verb="create", resource="pods").answer(409, times=2)
@@ -155,7 +155,7 @@ async def test_a_delay_holds_the_request_back(
     assert not upstream.was_asked.is_set()
 
 
-async def test_a_request_that_is_held_reaches_the_server_when_the_test_says_so(
+async def test_held_request_is_forwarded_on_release(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     go = asyncio.Event()
@@ -323,7 +323,7 @@ async def test_a_test_can_wait_for_a_rule_to_fire(proxy: FaultProxy, client: aio
             tasks.create_task(code_of(client, "GET", PODS))
 
 
-async def test_a_denied_client_loses_its_connections_and_gets_no_new_ones(
+async def test_denied_client_is_disconnected(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     assert await code_of(client, "GET", PODS) == 201

@@ -24,7 +24,7 @@ async def test_a_leap_rings_what_falls_due_in_it_and_leaves_the_rest() -> None:
     assert not other.is_set()
 
 
-async def test_both_of_its_times_are_ahead_by_its_leaps_and_never_go_back() -> None:
+async def test_leaps_move_both_clocks_forward_only() -> None:
     clock = LeapingClock(HOUR)
     since, real = clock.monotonic(), datetime.now(UTC)
     assert HOUR <= clock.now() - real < 2 * HOUR
@@ -37,14 +37,14 @@ async def test_both_of_its_times_are_ahead_by_its_leaps_and_never_go_back() -> N
     assert then <= clock.now() < then + HOUR
 
 
-async def test_a_leap_tells_when_its_time_came_by_real_time_also_where_that_is_past() -> None:
+async def test_leap_returns_the_real_time_of_its_instant() -> None:
     clock, before = LeapingClock(), datetime.now(UTC)
     then = clock.now() + HOUR
     assert before <= clock.leap_to(then) <= datetime.now(UTC)
     assert clock.leap_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
 
 
-async def test_of_a_slow_clock_all_that_passes_in_a_second_of_ours_is_a_part_of_one() -> None:
+async def test_slow_clock_passes_a_part_of_each_second() -> None:
     clock, real = SlowClock(1000), datetime.now(UTC)
     wall, since = clock.now(), clock.monotonic()
     await clock.sleep(0.0001)

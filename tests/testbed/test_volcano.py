@@ -183,7 +183,7 @@ async def test_a_group_that_loses_all_pods_is_let_in_again(gangs: Gangs) -> None
         await gangs.delete_pods("again-0", "again-1")
 
 
-async def test_a_running_gang_that_loses_a_pod_is_unknown_until_it_has_another(gangs: Gangs) -> None:
+async def test_running_group_that_loses_a_pod_is_unknown(gangs: Gangs) -> None:
     """Also in a full cluster: it need not be let in again."""
     await gangs.make_group("full", minMember=4, minResources={"cpu": "8"})
     await gangs.make_pods("full", *range(4))
@@ -194,7 +194,7 @@ async def test_a_running_gang_that_loses_a_pod_is_unknown_until_it_has_another(g
     await gangs.phase("full", "Running")
 
 
-async def test_a_gang_that_loses_a_pod_before_any_has_run_is_shut_out_by_its_own_pods(gangs: Gangs) -> None:
+async def test_group_losing_a_pending_pod_blocks_itself(gangs: Gangs) -> None:
     """It is Pending again, and its resources are not free: its own bound pods have them. Only ending those helps."""
     gangs.nodes.script("stuck-*", never_starts())
     await gangs.make_group("stuck", minMember=4, minResources={"cpu": "8"})
@@ -210,7 +210,7 @@ async def test_a_gang_that_loses_a_pod_before_any_has_run_is_shut_out_by_its_own
     await gangs.phase("stuck", "Running")
 
 
-async def test_a_group_of_a_queue_that_does_not_exist_has_no_phase_and_nothing_is_said(gangs: Gangs) -> None:
+async def test_group_of_a_missing_queue_has_no_phase(gangs: Gangs) -> None:
     await gangs.make_group("lost", minMember=1, queue="nowhere")
     await gangs.make_group("found", minMember=1)  # without a queue it is the default one's
     await gangs.phase("found", "Inqueue")
