@@ -20,14 +20,14 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     Written,
-    a_barrier,
-    a_group,
-    a_refusal,
-    a_service,
     all_pods,
     changed,
+    make_barrier,
+    make_group,
     make_job,
     make_pod,
+    make_refusal,
+    make_service,
     make_template,
 )
 
@@ -192,7 +192,7 @@ def groups(draw: st.DrawFn, job: Job) -> GroupView | None:
     phase = draw(st.sampled_from([None, None, "", "Pending", "Inqueue", "Running", "Unknown"]))
     if phase is None:
         return None
-    return a_group(
+    return make_group(
         job,
         phase,
         owner_uid=draw(st.sampled_from([job.uid, job.uid, ""])),
@@ -216,14 +216,14 @@ def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
     elif draw(st.booleans()):
         marks |= {"endpoints_digest": "abc"}
     elastic = changed(job, elastic=None)
-    return (a_barrier(elastic, all_pods(elastic), **marks),)
+    return (make_barrier(elastic, all_pods(elastic), **marks),)
 
 
 @st.composite
 def services_of(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
     names = [(role, index) for role in ("ps", "worker") for index in range(4)]
     chosen = draw(st.lists(st.sampled_from(names), unique=True, max_size=6))
-    return tuple(a_service(job, role, index, created_by_us=draw(st.booleans())) for role, index in chosen)
+    return tuple(make_service(job, role, index, created_by_us=draw(st.booleans())) for role, index in chosen)
 
 
 @st.composite
@@ -234,7 +234,7 @@ def refusals(draw: st.DrawFn, job: Job) -> Refusal:
         if kind in ("configmaps", "podgroups")
         else draw(st.sampled_from(["mnist-worker-0", "mnist-worker-1", "mnist-ps-0"]))
     )
-    return a_refusal(job, kind, name, retry_at=T0 + draw(st.integers(-5, 5)) * SECONDS)
+    return make_refusal(job, kind, name, retry_at=T0 + draw(st.integers(-5, 5)) * SECONDS)
 
 
 def once(found: list[Refusal]) -> tuple[Refusal, ...]:

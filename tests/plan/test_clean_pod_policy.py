@@ -11,15 +11,15 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     UID,
-    a_go_barrier,
-    a_service,
     all_pods,
     all_services,
     creates,
     deletes,
     deletes_all,
+    make_go_barrier,
     make_job,
     make_pod,
+    make_service,
     patches,
     replaced,
     running,
@@ -97,8 +97,8 @@ def test_many_services_go_in_one_request() -> None:
 
 def test_services_of_the_go_operator_go_as_well() -> None:
     job = make_job(workers=1, phase="Completed")
-    services = (a_service(job, "worker", 0, created_by_us=False),)
-    assert deletes(plan(job, Children((), (a_go_barrier(job),), services), T0)) == ["mnist-worker-0"]
+    services = (make_service(job, "worker", 0, created_by_us=False),)
+    assert deletes(plan(job, Children((), (make_go_barrier(job),), services), T0)) == ["mnist-worker-0"]
 
 
 @pytest.mark.parametrize(("deadline", "is_patched"), [(None, True), (3600, True), (2, True), (1, False)])

@@ -13,17 +13,17 @@ from tests.support.jobs import (
     ETCD,
     SECONDS,
     T0,
-    a_barrier,
-    a_refusal,
-    a_service,
     all_held_back,
     all_pods,
     all_services,
     creates,
     deletes,
     held_back,
+    make_barrier,
     make_job,
     make_pod,
+    make_refusal,
+    make_service,
     patches,
     running,
     scaled,
@@ -112,7 +112,7 @@ def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
         make_pod(job, "worker", 2, phase="Pending", address="10.2.0.3"),
     )
     desired = plan(job, Children(pods), T0)
-    digest = a_barrier(job).endpoints_digest
+    digest = make_barrier(job).endpoints_digest
     assert creates(desired) == ["mnist"]
     assert patches(desired) == {
         f"mnist-worker-{index}": {"metadata": {"annotations": {ENDPOINTS_ANNOTATION: digest}}} for index in range(2)
@@ -122,7 +122,7 @@ def test_the_barrier_opens_and_whoever_waits_for_it_is_woken() -> None:
 
 def test_late_waiting_pod_is_nudged_once() -> None:
     job = make_job(workers=2)
-    barrier = a_barrier(job)
+    barrier = make_barrier(job)
     late = held_back(job, "worker", 1)
     assert list(patches(plan(job, Children((make_pod(job, "worker", 0), late), (barrier,)), T0))) == ["mnist-worker-1"]
     with_requeue = msgspec.structs.replace(late, nudged_for=barrier.endpoints_digest)
@@ -134,7 +134,7 @@ def test_nobody_else_is_woken(waiting: str) -> None:
     job = make_job(workers=1)
     pod = held_back(job, "worker", 0, waiting=waiting)
     assert patches(plan(job, Children((pod,)), T0)) == {}
-    assert patches(plan(job, Children((pod,), (a_barrier(job),)), T0)) == {}
+    assert patches(plan(job, Children((pod,), (make_barrier(job),)), T0)) == {}
 
 
 def test_deleted_barrier_is_recreated_without_restart() -> None:
@@ -191,8 +191,8 @@ def test_the_services_of_surplus_pods_go_with_them() -> None:
 
 def test_obsolete_services_are_deleted_except_go_ones() -> None:
     job = make_job(workers=2)
-    leaving = a_service(job, "worker", 2, terminating=True)
-    services = (a_service(job, "worker", 0), a_service(job, "worker", 1, created_by_us=False), leaving)
+    leaving = make_service(job, "worker", 2, terminating=True)
+    services = (make_service(job, "worker", 0), make_service(job, "worker", 1, created_by_us=False), leaving)
     assert deletes(plan(job, Children(all_pods(job, phase="Pending"), services=services), T0)) == ["mnist-worker-0"]
 
 
@@ -201,7 +201,7 @@ def test_obsolete_services_are_deleted_except_go_ones() -> None:
 
 def test_refused_create_waits_for_its_retry_time() -> None:
     job = make_job(workers=2)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
+    refusal = make_refusal(job, "pods", "mnist-worker-1", retry_at=T0 + 4 * SECONDS)
     early = plan(job, Children(refusals=(refusal,)), T0)
     assert creates(early) == []  # the other one would be refused as well
     assert early.requeue_at == T0 + 4 * SECONDS
@@ -213,25 +213,25 @@ def test_refused_create_waits_for_its_retry_time() -> None:
 
 def test_a_name_that_is_taken_keeps_no_other_pod_back() -> None:
     job = make_job(workers=3)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict")
+    refusal = make_refusal(job, "pods", "mnist-worker-1", reason="NameConflict")
     assert creates(plan(job, Children(refusals=(refusal,)), T0)) == ["mnist-worker-0", "mnist-worker-2"]
 
 
 def test_the_earliest_retry_wakes_us() -> None:
     job = make_job(workers=3)
-    later = tuple(a_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
+    later = tuple(make_refusal(job, "pods", f"mnist-worker-{i}", retry_at=T0 + (9 - i) * SECONDS) for i in range(3))
     assert plan(job, Children(refusals=later), T0).requeue_at == T0 + 7 * SECONDS
 
 
 def test_a_service_that_was_refused_does_not_keep_its_pod_back() -> None:
     job = make_job(workers=1, intranet="Service")
-    desired = plan(job, Children(refusals=(a_refusal(job, "services", "mnist-worker-0"),)), T0)
+    desired = plan(job, Children(refusals=(make_refusal(job, "services", "mnist-worker-0"),)), T0)
     assert [each.kind for each in writes_of(desired) if isinstance(each, Create)] == [PODS]
 
 
 def test_barrier_with_name_conflict_waits_for_retry_time() -> None:
     job = make_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
+    refusal = make_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(all_held_back(job), refusals=(refusal,)), T0)
     assert writes_of(desired) == []  # nobody is woken for a barrier that is not there
     assert why_not_running(desired)[0] == "NameConflict"
@@ -250,7 +250,7 @@ def test_barrier_name_must_be_free_before_pods() -> None:
 
 def test_while_the_name_of_the_barrier_is_taken_no_pod_is_made() -> None:
     job = make_job(workers=2)
-    refusal = a_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
+    refusal = make_refusal(job, "configmaps", "mnist", reason="NameConflict", message="another object has this name")
     desired = plan(job, Children(refusals=(refusal,)), T0)
     assert (writes_of(desired), desired.required_names) == ([], ())
     assert desired.requeue_at == refusal.retry_at

@@ -17,13 +17,13 @@ from paddle_operator.plan.rendezvous_env import pod_variables
 from tests.support.jobs import (
     T0,
     UID,
-    a_service,
     all_held_back,
     all_pods,
     all_services,
     creates,
     held_back,
     make_job,
+    make_service,
     manifest,
     why_not_running,
 )
@@ -79,7 +79,7 @@ def test_service_mode_barrier_waits_for_addresses() -> None:
 def test_in_service_mode_the_barrier_waits_for_every_service() -> None:
     """Plain Python exits at once on a name that does not resolve."""
     job = make_job(workers=2, intranet="Service")
-    there = Children(all_held_back(job), services=(a_service(job, "worker", 0),))
+    there = Children(all_held_back(job), services=(make_service(job, "worker", 0),))
     desired = plan(job, there, T0)
     assert creates(desired) == ["mnist-worker-1"]
     assert creates(desired, CONFIG_MAPS) == []

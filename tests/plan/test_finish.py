@@ -15,10 +15,10 @@ from tests.support.jobs import (
     T0,
     VOLCANO,
     Written,
-    a_group,
     all_pods,
     deletes,
     deletes_all,
+    make_group,
     make_job,
     make_pod,
     patches,
@@ -158,14 +158,14 @@ def test_worker_evicted_after_exit_0_has_failed() -> None:
 def test_pod_group_is_deleted_under_every_clean_pod_policy() -> None:
     for phase in ("Completed", "Failed"):
         job = make_job(workers=1, clean="Never", phase=phase)
-        assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO)) == ["mnist"]
-        assert writes_of(plan(job, Children(group=a_group(job, owner_uid="somebody")), T0, VOLCANO)) == []
-        assert writes_of(plan(job, Children(group=a_group(job, terminating=True)), T0, VOLCANO)) == []
+        assert deletes(plan(job, Children(group=make_group(job)), T0, VOLCANO)) == ["mnist"]
+        assert writes_of(plan(job, Children(group=make_group(job, owner_uid="somebody")), T0, VOLCANO)) == []
+        assert writes_of(plan(job, Children(group=make_group(job, terminating=True)), T0, VOLCANO)) == []
 
 
 def test_the_group_goes_in_the_pass_that_ends_the_job() -> None:
     job = make_job(workers=3, phase="Running")
-    desired = plan(job, Children(all_pods(job, exit_code=0), group=a_group(job)), T0, VOLCANO)
+    desired = plan(job, Children(all_pods(job, exit_code=0), group=make_group(job)), T0, VOLCANO)
     assert (deletes(desired, POD_GROUPS), deletes_all(desired), deletes(desired, PODS)) == (["mnist"], True, [])
 
 

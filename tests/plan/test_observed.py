@@ -14,14 +14,14 @@ from paddle_operator.plan.success_policy import is_succeeded
 from tests.support.jobs import (
     T0,
     UID,
-    a_barrier,
-    a_go_barrier,
-    a_group,
-    a_refusal,
-    a_service,
     all_pods,
+    make_barrier,
+    make_go_barrier,
+    make_group,
     make_job,
     make_pod,
+    make_refusal,
+    make_service,
     make_template,
     replaced,
     running,
@@ -227,8 +227,8 @@ def test_an_object_of_another_namespace_is_nobodys_child() -> None:
     job = make_job(workers=1)
     strays = Children(
         (make_pod(job, "worker", 0, namespace="elsewhere"),),
-        (a_barrier(job, namespace="elsewhere"),),
-        (a_service(job, "worker", 0, namespace="elsewhere"),),
+        (make_barrier(job, namespace="elsewhere"),),
+        (make_service(job, "worker", 0, namespace="elsewhere"),),
     )
     assert strays.in_namespace("paddle-system") == Children()
     assert strays.in_namespace("elsewhere") is strays
@@ -276,14 +276,14 @@ def test_unreleased_go_pod_is_obsolete() -> None:
         make_pod(job, "worker", 1, created_by_us=False, phase="Pending"),
     )
     assert [pod.name for pod in observe(job, Children(pods)).obsolete_pods] == ["mnist-worker-1"]
-    assert not observe(job, Children(pods, (a_go_barrier(job),))).obsolete_pods
+    assert not observe(job, Children(pods, (make_go_barrier(job),))).obsolete_pods
 
 
 def test_the_barrier_is_the_config_map_with_the_jobs_name() -> None:
     job = make_job(workers=1)
-    other = msgspec.structs.replace(a_barrier(job), name="other")
+    other = msgspec.structs.replace(make_barrier(job), name="other")
     assert observe(job, Children(config_maps=(other,))).barrier is None
-    assert observe(job, Children(config_maps=(other, a_barrier(job)))).barrier == a_barrier(job)
+    assert observe(job, Children(config_maps=(other, make_barrier(job)))).barrier == make_barrier(job)
 
 
 # What a pod counts as
@@ -343,7 +343,7 @@ def test_of_a_go_operators_pod_only_its_phase_is_known() -> None:
 def test_a_barrier_of_this_attempt_has_released_the_pods() -> None:
     job = make_job(workers=1, attempt=1)
     assert observe(job, running(job)).released
-    assert not observe(job, Children(config_maps=(a_barrier(job, attempt=0),))).released
+    assert not observe(job, Children(config_maps=(make_barrier(job, attempt=0),))).released
     assert not observe(job, Children(all_pods(job, phase="Pending"))).released
 
 
@@ -413,16 +413,16 @@ def test_all_workers_decide_and_where_there_are_none_everybody() -> None:
 def test_refusal_counts_only_while_object_is_missing() -> None:
     job = make_job(workers=2, intranet="Service")
     refusals = (
-        a_refusal(job, "pods", "mnist-worker-0"),
-        a_refusal(job, "pods", "mnist-worker-1"),
-        a_refusal(job, "pods", "mnist-worker-7"),
-        a_refusal(job, "services", "mnist-worker-0"),
-        a_refusal(job, "services", "mnist-worker-1"),
-        a_refusal(job, "configmaps", "mnist"),
-        a_refusal(job, "configmaps", "other"),
-        a_refusal(job, "podgroups", "mnist"),
+        make_refusal(job, "pods", "mnist-worker-0"),
+        make_refusal(job, "pods", "mnist-worker-1"),
+        make_refusal(job, "pods", "mnist-worker-7"),
+        make_refusal(job, "services", "mnist-worker-0"),
+        make_refusal(job, "services", "mnist-worker-1"),
+        make_refusal(job, "configmaps", "mnist"),
+        make_refusal(job, "configmaps", "other"),
+        make_refusal(job, "podgroups", "mnist"),
     )
-    pod, service = make_pod(job, "worker", 0, phase="Pending"), a_service(job, "worker", 0)
+    pod, service = make_pod(job, "worker", 0, phase="Pending"), make_service(job, "worker", 0)
     observed = observe(job, Children((pod,), (), (service,), refusals))
     assert [(each.kind, each.key.name) for each in observed.refusals] == [
         ("pods", "mnist-worker-1"),
@@ -430,7 +430,7 @@ def test_refusal_counts_only_while_object_is_missing() -> None:
         ("configmaps", "mnist"),
         ("podgroups", "mnist"),
     ]
-    grouped = observe(job, Children((pod,), (), (service,), refusals, a_group(job)))
+    grouped = observe(job, Children((pod,), (), (service,), refusals, make_group(job)))
     assert "podgroups" not in [each.kind for each in grouped.refusals]
-    open_ = observe(job, Children((pod,), (a_barrier(job),), (service,), refusals))
+    open_ = observe(job, Children((pod,), (make_barrier(job),), (service,), refusals))
     assert ("configmaps", "mnist") not in [(each.kind, each.key.name) for each in open_.refusals]

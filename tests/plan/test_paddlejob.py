@@ -14,8 +14,6 @@ from tests.support.jobs import (
     GO_FINALIZER,
     SECONDS,
     T0,
-    a_barrier,
-    a_refusal,
     all_pods,
     all_services,
     changed,
@@ -23,8 +21,10 @@ from tests.support.jobs import (
     deletes,
     deletes_all,
     held_back,
+    make_barrier,
     make_job,
     make_pod,
+    make_refusal,
     patches,
     reasons,
     replaced,
@@ -149,7 +149,7 @@ def test_pods_of_the_new_attempt_stay_while_those_of_the_last_go() -> None:
 
 def test_the_barrier_on_its_way_out_is_not_deleted_twice() -> None:
     job = make_job(workers=1, attempt=1, phase="Restarting")
-    assert writes_of(plan(job, Children((), (a_barrier(job, attempt=0, terminating=True),)), T0)) == []
+    assert writes_of(plan(job, Children((), (make_barrier(job, attempt=0, terminating=True),)), T0)) == []
 
 
 # Success
@@ -323,7 +323,7 @@ def test_what_is_to_be_done_is_done_though_its_counters_wait() -> None:
     job = make_job(workers=2)
     pods = all_pods(job, phase="Pending")
     job = with_status(job, plan(job, Children(pods[:1]), T0).status)
-    refusal = a_refusal(job, "pods", "mnist-worker-1", reason="NameConflict", retry_at=T0 + 0.5 * SECONDS)
+    refusal = make_refusal(job, "pods", "mnist-worker-1", reason="NameConflict", retry_at=T0 + 0.5 * SECONDS)
     desired = plan(job, Children((), refusals=(refusal,)), T0, PlanContext(status_written_at=T0))
     assert creates(desired) == ["mnist-worker-0"]
     assert desired.requeue_at == T0 + 0.5 * SECONDS

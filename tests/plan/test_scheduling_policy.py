@@ -19,14 +19,14 @@ from tests.support.jobs import (
     T0,
     VOLCANO,
     Written,
-    a_group,
-    a_refusal,
     all_pods,
     changed,
     creates,
     deletes,
+    make_group,
     make_job,
     make_pod,
+    make_refusal,
     make_template,
     manifest,
     patches,
@@ -64,7 +64,7 @@ def its_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
         "queue": spec.get("queue", ""),
         "priority_class": spec.get("priorityClassName", ""),
     }
-    return a_group(job, phase, **known | told)
+    return make_group(job, phase, **known | told)
 
 
 # The group
@@ -157,7 +157,7 @@ def test_quantity_rewritten_by_volcano_is_not_patched() -> None:
 @pytest.mark.parametrize("owner", ["", "somebody-else"])
 def test_a_group_that_the_user_made_counts_as_it_is(owner: str) -> None:
     job = asking()
-    theirs = a_group(job, "Inqueue", owner_uid=owner, min_member=1, queue="theirs")
+    theirs = make_group(job, "Inqueue", owner_uid=owner, min_member=1, queue="theirs")
     desired = plan(job, Children(group=theirs), T0, VOLCANO)
     assert creates(desired) == ["mnist-worker-0", "mnist-worker-1"]
     assert not [each for each in writes_of(desired) if each.kind is POD_GROUPS]
@@ -174,7 +174,7 @@ def test_deleted_group_is_recreated_while_the_job_runs() -> None:
 
 def test_refused_group_is_retried_and_reported() -> None:
     job = asking()
-    refusal = a_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
+    refusal = make_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
     early = plan(job, Children(refusals=(refusal,)), T0, VOLCANO)
     assert (writes_of(early), early.requeue_at) == ([], T0 + 4 * SECONDS)
     assert why_not_running(early) == ("Forbidden", "the API server refused podgroups mnist: queue is closed")
@@ -370,8 +370,8 @@ def test_missing_pod_group_crd_is_reported_with_the_fix() -> None:
     assert writes_of(desired) == []
     assert why_not_running(desired) == (
         "PodGroupCRDNotFound",
-        "the operator runs with --scheduling=volcano, but the cluster has no PodGroup CRD: install Volcano, or start the "
-        "operator without --scheduling",
+        "the operator runs with --scheduling=volcano, but the cluster has no PodGroup CRD: install Volcano, or start "
+        "the operator without --scheduling",
     )
 
 

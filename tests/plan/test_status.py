@@ -12,12 +12,12 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     UID,
-    a_barrier,
-    a_refusal,
     all_pods,
     held_back,
+    make_barrier,
     make_job,
     make_pod,
+    make_refusal,
     reasons,
     replaced,
     running,
@@ -75,7 +75,7 @@ def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
     """The Go operator's had 318 KB for 1,000 workers."""
     name = "n" * 51
     job = make_job(name, ps=100, workers=5000, heter=100)
-    refusal = a_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
+    refusal = make_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
     before = plan(job, Children(all_pods(job)[:-1], refusals=(refusal,)), T0).status
     failed = make_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
     status = plan(with_status(job, before), replaced(running(job), failed), T0).status
@@ -116,7 +116,7 @@ def test_a_later_attempt_is_restarting_until_its_barrier_is_open() -> None:
     job = make_job(workers=2, phase="Restarting", attempt=1)
     pods = tuple(held_back(job, "worker", index) for index in range(2))
     assert plan(job, Children(pods), T0).status.phase == "Restarting"
-    assert plan(job, Children(pods, (a_barrier(job),)), T0).status.phase == "Starting"
+    assert plan(job, Children(pods, (make_barrier(job),)), T0).status.phase == "Starting"
 
 
 def test_elastic_job_is_never_restarting() -> None:
@@ -195,7 +195,7 @@ def test_waiting_for_the_barrier_is_progress(words: str) -> None:
     """Kubelet goes on saying so until it has looked again: no warning for that in every job's life."""
     job = make_job(workers=1)
     pod = held_back(job, "worker", 0, waiting_message=words)
-    barrier = a_barrier(job)
+    barrier = make_barrier(job)
     for children in (
         Children((pod,)),
         Children((msgspec.structs.replace(pod, nudged_for=barrier.endpoints_digest),), (barrier,)),
@@ -205,7 +205,7 @@ def test_waiting_for_the_barrier_is_progress(words: str) -> None:
 
 def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
     job = make_job(workers=2)
-    refusal = a_refusal(job, "pods", "mnist-worker-1")
+    refusal = make_refusal(job, "pods", "mnist-worker-1")
     stuck = make_pod(job, "worker", 0, phase="Pending", unschedulable="0/4 nodes")
     desired = plan(job, Children((stuck,), refusals=(refusal,)), T0)
     assert why_not_running(desired) == (
@@ -216,7 +216,7 @@ def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
 
 def test_obsolete_refusal_is_ignored() -> None:
     job = make_job(workers=1)
-    refusal = a_refusal(job, "pods", "mnist-worker-1")
+    refusal = make_refusal(job, "pods", "mnist-worker-1")
     desired = plan(job, Children(all_pods(job, phase="Pending"), refusals=(refusal,)), T0)
     assert why_not_running(desired)[0] == "WaitingForAddresses"
     assert desired.requeue_at is None

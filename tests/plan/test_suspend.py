@@ -17,10 +17,10 @@ from tests.support.jobs import (
     T0,
     VOLCANO,
     Written,
-    a_group,
     all_pods,
     deletes,
     deletes_all,
+    make_group,
     make_job,
     make_template,
     running,
@@ -145,8 +145,8 @@ def test_go_children_are_deleted_one_by_one() -> None:
 def test_the_jobs_own_group_goes_and_the_users_stays() -> None:
     job = make_job(workers=1, policies=SUSPENDED)
     job = with_status(job, plan(job, Children(), T0, VOLCANO).status)
-    assert deletes(plan(job, Children(group=a_group(job)), T0, VOLCANO), POD_GROUPS) == ["mnist"]
-    assert writes_of(plan(job, Children(group=a_group(job, owner_uid="")), T0, VOLCANO)) == []
+    assert deletes(plan(job, Children(group=make_group(job)), T0, VOLCANO), POD_GROUPS) == ["mnist"]
+    assert writes_of(plan(job, Children(group=make_group(job, owner_uid="")), T0, VOLCANO)) == []
 
 
 # Resume

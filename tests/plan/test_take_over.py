@@ -9,11 +9,11 @@ from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     GO_FINALIZER,
     T0,
-    a_go_barrier,
     all_pods,
     all_services,
     creates,
     deletes,
+    make_go_barrier,
     make_job,
     make_pod,
     patches,
@@ -31,7 +31,7 @@ from tests.support.jobs import (
 def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
     job = make_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
     pods = all_pods(job, created_by_us=False, **told)
-    return job, Children(pods, (a_go_barrier(job),), all_services(job, created_by_us=False))
+    return job, Children(pods, (make_go_barrier(job),), all_services(job, created_by_us=False))
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])

@@ -176,18 +176,20 @@ def all_held_back(job: Job, **told: Any) -> tuple[PodView, ...]:
     )
 
 
-def a_service(job: Job, role: str, index: int, **told: Any) -> ChildView:
+def make_service(job: Job, role: str, index: int, **told: Any) -> ChildView:
     return _child(job, pod_name(job.key, Role(role), index), **told)
 
 
 def all_services(job: Job, **told: Any) -> tuple[ChildView, ...]:
     assert job.spec
     return tuple(
-        a_service(job, role, index, **told) for role, part in job.spec.roles.items() for index in range(part.replicas)
+        make_service(job, role, index, **told)
+        for role, part in job.spec.roles.items()
+        for index in range(part.replicas)
     )
 
 
-def a_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
+def make_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
     """The one that was written when these pods, or else the usual ones, had their addresses."""
     assert job.spec
     observed = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
@@ -196,7 +198,7 @@ def a_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
     return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "endpoints_digest": known.digest} | told)
 
 
-def a_go_barrier(job: Job) -> ChildView:
+def make_go_barrier(job: Job) -> ChildView:
     return _child(job, job.key.name, created_by_us=False)
 
 
@@ -215,7 +217,7 @@ def _child(job: Job, name: str, **told: Any) -> ChildView:
     return ChildView(name=name, **fields)
 
 
-def a_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
+def make_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
     """A PodGroup of the job's name: the job's own, unless told otherwise."""
     fields: Written = {
         "namespace": job.key.namespace,
@@ -234,7 +236,7 @@ def a_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
     return GroupView(phase=phase, **fields)
 
 
-def a_refusal(job: Job, kind: str, name: str, **told: Any) -> Refusal:
+def make_refusal(job: Job, kind: str, name: str, **told: Any) -> Refusal:
     said: Written = {"reason": "QuotaExceeded", "message": "exceeded quota: pods", "retry_at": T0 + 4 * SECONDS} | told
     return Refusal(kind, Key(job.key.namespace, name), **said)
 
@@ -242,7 +244,7 @@ def a_refusal(job: Job, kind: str, name: str, **told: Any) -> Refusal:
 def running(job: Job, **told: Any) -> Children:
     """A job in full swing: every pod runs, the barrier is open."""
     pods = all_pods(job, **told)
-    return Children(pods, (a_barrier(job, pods),), _its_services(job))
+    return Children(pods, (make_barrier(job, pods),), _its_services(job))
 
 
 def _its_services(job: Job) -> tuple[ChildView, ...]:

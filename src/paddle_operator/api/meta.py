@@ -13,14 +13,14 @@ class Condition(Fields, frozen=True, omit_defaults=False):
     """One thing that is true or not true of the job, and why."""
 
     type: str
-    """What is told."""
+    """The type of the condition."""
     status: str
     """True, False or Unknown."""
     reason: str
-    """Why, as one word."""
+    """The reason for the status, in CamelCase."""
     message: str
-    """Why, as a sentence."""
+    """The reason for the status, for people."""
     observed_generation: int
-    """The generation of the job that this was told about."""
+    """The generation of the job that the condition is about."""
     last_transition_time: datetime
-    """Since when the status is what it is."""
+    """When the status changed last."""

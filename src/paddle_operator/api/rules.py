@@ -15,7 +15,7 @@ class Rule(Generic[T]):
     other, so that an API server asks it only of who has that field. For each look at a field CEL makes a map of all
     that could stand beside it, and each status that is written asks every rule: all at the spec, it took 1.3 ms more.
 
-    What is refused is told as `<field> is <value>, but <fix>`; where the value is more than the field's number, `says`
+    A refusal reads `<field> is <value>, but <fix>`; where the value is more than the field's number, `says`
     and what it is to be filled with, from both sides, stand beside it.
     """
 
