@@ -56,7 +56,7 @@ TROUBLES = [
     ),
     Trouble(
         "the token's file is not there",
-        'tokenFile {directory}/token of user "me" in {config} is of no use: No such file or directory; '
+        'tokenFile {directory}/token of user "me" in {config} cannot be used: No such file or directory; '
         "write the file, or name the right one",
         user={"tokenFile": "token"},
     ),
@@ -133,7 +133,7 @@ TROUBLES = [
     ),
     Trouble(
         "the name cannot exist",
-        'the server "https://{long_name}:6443" of cluster "there" in {config} is no URL to us: '
+        'the server "https://{long_name}:6443" of cluster "there" in {config} is not a valid URL: '
         "write it as https://host:port",
         cluster={"server": "https://{long_name}:6443"},
     ),

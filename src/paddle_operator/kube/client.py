@@ -114,7 +114,7 @@ class Client:
     async def list_pages(
         self, kind: Resource[T], scope: Scope = EVERYTHING, size: int = PAGE_SIZE
     ) -> AsyncGenerator[Page[T]]:
-        """All objects of one version, a page at a time. Raises Expired if the version is compacted between two pages."""
+        """All objects of one version, a page at a time. Raises Expired if it is compacted between two pages."""
         about = f"list {kind} in {scope}"
         params = scope.params | ({"limit": str(size)} if size else {})
         while True:

@@ -1,6 +1,6 @@
 """Takes keys from a queue and reconciles their objects, several at once, but never one object twice at once.
 
-A reconcile that raises is repeated after a backoff. That includes our own bugs: one odd object must not stop the others.
+A reconcile that raises is repeated after a backoff, even for our own bugs: one odd object must not stop the others.
 """
 
 import asyncio

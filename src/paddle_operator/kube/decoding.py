@@ -1,7 +1,7 @@
 """From the server's bytes to Structs: an object, a page of a list, the lines of a watch.
 
-One object that does not fit its Struct must not hide the others: it was stored before its schema had the rule that it
-breaks. The quick way decodes everything in one C call; only when that fails is each object looked at by itself.
+One object that cannot be decoded must not hide the others: it may have been stored before its schema was tightened.
+All objects are decoded in one C call; only if that fails, one by one.
 """
 
 from collections.abc import Sequence

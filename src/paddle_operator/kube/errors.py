@@ -29,7 +29,7 @@ class KubeError(Exception):
 
 
 class RunnableFailed(Exception):
-    """A part of the process ended, though it should run until the process stops; str() is the process's last message."""
+    """A part of the process ended before the process was stopped; str() is the process's last message."""
 
 
 class Misconfigured(KubeError):

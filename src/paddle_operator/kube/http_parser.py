@@ -1,7 +1,7 @@
 """HTTP/1.1 responses as a client of an API server needs them, parsed by llhttp (httptools); no I/O.
 
-µs of CPU, this adapter and the parser that we wrote by hand before: a response of 300 B 3.5 and 4.5, one of 7 KB 3.9 and
-6.2, a watch event of 7 KB 0.4 and 1.1. llhttp also refuses chunk sizes such as `+5`, two Content-Lengths, and NUL.
+µs of CPU, this adapter and our former hand-written parser: a response of 300 B 3.5 and 4.5, one of 7 KB 3.9 and 6.2,
+a watch event of 7 KB 0.4 and 1.1. llhttp also refuses chunk sizes such as `+5`, two Content-Lengths, and NUL.
 """
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser

@@ -173,8 +173,8 @@ class _Exchange:
 def retry_seconds(call: Call, error: APIStatusError | Unreachable, tries: int) -> float | None:
     """How long to wait before the same call is sent again; None if it must not be.
 
-    A server that sends Retry-After has not acted, so any call may be repeated. Otherwise only calls that are repeatable,
-    or that never left this machine.
+    A server that sends Retry-After has not acted, so any call may be repeated. Otherwise only calls that are
+    repeatable, or that never left this machine.
     """
     if tries >= MAX_TRIES:
         return None

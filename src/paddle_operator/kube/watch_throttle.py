@@ -20,7 +20,7 @@ class WatchThrottle:
 
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
-        self._loop = asyncio.get_running_loop()  # real time: the reads are real, too, where a test's clock is not
+        self._loop = asyncio.get_running_loop()  # real time, also in tests: the reads are real
         self._window_start = self._loop.time()
         self._busy_since: float | None = None
         self._changes = 0

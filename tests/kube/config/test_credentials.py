@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from paddle_operator.kube.config.credentials import Credentials, Inline, KeyPair, Secret, StaticCredentials, WatchedFile
+from paddle_operator.kube.config.credentials import (
+    Credentials,
+    InlineSecret,
+    KeyPair,
+    Secret,
+    StaticCredentials,
+    WatchedFile,
+)
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
 
@@ -34,8 +41,8 @@ def token_file(tmp_path: Path) -> Path:
     return path
 
 
-def watched(path: Path, clock: FakeClock, otherwise: Secret | None = None) -> WatchedFile:
-    return WatchedFile(f"tokenFile {path} of user x", path, clock, otherwise)
+def watched(path: Path, clock: FakeClock, fallback: Secret | None = None) -> WatchedFile:
+    return WatchedFile(f"tokenFile {path} of user x", path, clock, fallback)
 
 
 async def test_replaced_file_is_read_after_a_second(token_file: Path, clock: FakeClock) -> None:
@@ -73,15 +80,15 @@ async def test_half_replaced_file_keeps_its_last_text(
 
 async def test_a_file_that_never_held_anything_is_named(tmp_path: Path, clock: FakeClock) -> None:
     source = watched(tmp_path / "token", clock)
-    with pytest.raises(Misconfigured, match=r"tokenFile .*/token of user x is of no use: No such file or directory; "):
+    with pytest.raises(Misconfigured, match=r"tokenFile .*/token of user x cannot be used: No such file"):
         source.content()
     (tmp_path / "token").write_text("  \n")
-    with pytest.raises(Misconfigured, match="is of no use: it is empty; write the file, or name the right one"):
+    with pytest.raises(Misconfigured, match="cannot be used: it is empty; write the file, or name the right one"):
         source.content()
 
 
 async def test_fallback_text_is_used_while_a_file_is_unreadable(tmp_path: Path, clock: FakeClock) -> None:
-    source = watched(tmp_path / "token", clock, otherwise=Secret("inline"))
+    source = watched(tmp_path / "token", clock, fallback=Secret("inline"))
     assert source.content().reveal() == "inline"
     (tmp_path / "token").write_text("from the file")
     assert source.content().reveal() == "from the file"
@@ -89,43 +96,43 @@ async def test_fallback_text_is_used_while_a_file_is_unreadable(tmp_path: Path, 
 
 async def test_a_proof_is_the_same_object_until_something_changes(token_file: Path, clock: FakeClock) -> None:
     credential = StaticCredentials(watched(token_file, clock))
-    first = await credential.proof()
+    first = await credential.credentials()
     await clock.advance(100)
-    assert await credential.proof() is first
+    assert await credential.credentials() is first
     replaced(token_file, "two")
     await clock.advance(1)
-    assert await credential.proof() == Credentials(Secret("two"))
+    assert await credential.credentials() == Credentials(Secret("two"))
 
 
 async def test_a_fixed_token_is_not_tried_twice(clock: FakeClock) -> None:
-    credential = StaticCredentials(Inline("the token of user x", Secret("one")))
-    assert not await credential.renew(await credential.proof())
+    credential = StaticCredentials(InlineSecret("the token of user x", Secret("one")))
+    assert not await credential.renew(await credential.credentials())
     assert not await credential.renew(None)
 
 
 async def test_an_anonymous_user_has_nothing_to_renew() -> None:
     credential = StaticCredentials()
-    assert await credential.proof() == Credentials()
+    assert await credential.credentials() == Credentials()
     assert not await credential.renew(None)
 
 
 async def test_refused_token_is_renewed_only_by_a_new_one(token_file: Path, clock: FakeClock) -> None:
     credential = StaticCredentials(watched(token_file, clock))
-    refused = await credential.proof()
+    refused = await credential.credentials()
     assert not await credential.renew(refused)
     replaced(token_file, "two")
     assert await credential.renew(refused), "at once, without waiting for the next look"
     assert await credential.renew(refused), "the second of two requests that the old token failed finds the new one too"
-    assert not await credential.renew(await credential.proof())
+    assert not await credential.renew(await credential.credentials())
 
 
 async def test_missing_refused_token_names_its_file(token_file: Path, clock: FakeClock) -> None:
     credential = StaticCredentials(watched(token_file, clock))
-    refused = await credential.proof()
+    refused = await credential.credentials()
     os.remove(token_file)
     assert await credential.renew(refused)
     with pytest.raises(Misconfigured, match="No such file"):
-        await credential.proof()
+        await credential.credentials()
 
 
 def test_nothing_that_holds_a_secret_shows_it() -> None:

@@ -46,7 +46,7 @@ def build(tmp_path: Path, clock: FakeClock) -> Build:
 
 async def refusal_of(plugin: ExecPlugin) -> str:
     with pytest.raises(Misconfigured) as raised:
-        await plugin.proof()
+        await plugin.credentials()
     assert raised.value.__cause__ is None
     sentence = str(raised.value)
     assert "\n" not in sentence
@@ -63,9 +63,9 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_token_is_kept_as_long_as_nobody_refuses_it(tmp_path: Path, build: Build, clock: FakeClock) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
-    assert await plugin.proof() == Credentials(Secret("token 1"))
+    assert await plugin.credentials() == Credentials(Secret("token 1"))
     await clock.advance(100_000)
-    assert await plugin.proof() is await plugin.proof()
+    assert await plugin.credentials() is await plugin.credentials()
     assert runs_of(program) == 1
 
 
@@ -83,7 +83,7 @@ async def test_plugin_gets_arguments_variables_and_cluster(tmp_path: Path, build
             provideClusterInfo=True,
             cluster_info=lambda: {"server": "https://there:6443"},
         )
-        token = (await plugin.proof()).token
+        token = (await plugin.credentials()).token
         assert token
         arguments, outer, own, asked, stdin = msgspec.json.decode(token.reveal())
         assert (arguments, outer, own, stdin) == (["--for", "me"], "outer", "own", "")
@@ -97,22 +97,22 @@ async def test_plugin_gets_arguments_variables_and_cluster(tmp_path: Path, build
 async def test_the_cluster_is_told_only_to_a_program_that_asks(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=' '.join(asked['spec']))")
     plugin = build(program, cluster_info=lambda: {"server": "https://there:6443"})
-    assert await plugin.proof() == Credentials(Secret("interactive"))
+    assert await plugin.credentials() == Credentials(Secret("interactive"))
 
 
 async def test_a_bare_command_is_found_in_the_path(tmp_path: Path, build: Build) -> None:
     a_plugin(tmp_path / "login", "answer(token='found')")
     plugin = build("login", path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert await plugin.proof() == Credentials(Secret("found"))
+    assert await plugin.credentials() == Credentials(Secret("found"))
 
 
 async def test_a_certificate_comes_with_its_key(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(clientCertificateData='the certificate', clientKeyData='the key')")
-    proof = await build(program).proof()
-    assert proof.token is None
-    assert proof.pair is not None
-    assert (proof.pair.certificate.reveal(), proof.pair.key.reveal()) == ("the certificate", "the key")
-    assert str(program) in proof.pair.origin
+    credentials = await build(program).credentials()
+    assert credentials.token is None
+    assert credentials.pair is not None
+    assert (credentials.pair.certificate.reveal(), credentials.pair.key.reveal()) == ("the certificate", "the key")
+    assert str(program) in credentials.pair.origin
 
 
 async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build, clock: FakeClock) -> None:
@@ -121,14 +121,14 @@ async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build,
         "answer(token=f'token {run}', expirationTimestamp=f'2026-01-01T0{run}:00:00Z')",  # the clock starts at 00:00
     )
     plugin = build(program)
-    await plugin.proof()
+    await plugin.credentials()
     await clock.advance(3600 - 11)
-    assert await plugin.proof() == Credentials(Secret("token 1"))
+    assert await plugin.credentials() == Credentials(Secret("token 1"))
     await clock.advance(1)
-    assert await plugin.proof() == Credentials(Secret("token 2"))
+    assert await plugin.credentials() == Credentials(Secret("token 2"))
     clock.jump(3600)  # somebody corrects the wall clock, the one that an expiry is written in
     await clock.advance(1)
-    assert await plugin.proof() == Credentials(Secret("token 3"))
+    assert await plugin.credentials() == Credentials(Secret("token 3"))
     assert runs_of(program) == 3
 
 
@@ -138,52 +138,52 @@ async def test_expired_credential_does_not_rerun_plugin_in_a_loop(
     program = a_plugin(tmp_path / "login", "answer(token='old', expirationTimestamp='2025-01-01T00:00:00Z')")
     plugin = build(program)
     for _ in range(5):
-        await plugin.proof()
+        await plugin.credentials()
     assert runs_of(program) == 1
     await clock.advance(1)
-    await plugin.proof()
+    await plugin.credentials()
     assert runs_of(program) == 2
 
 
 async def test_many_requests_share_one_run(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "time.sleep(0.05); answer(token=f'token {run}')")
     plugin = build(program)
-    proofs = await asyncio.gather(*(plugin.proof() for _ in range(20)))
-    assert {id(proof) for proof in proofs} == {id(proofs[0])}
+    proofs = await asyncio.gather(*(plugin.credentials() for _ in range(20)))
+    assert {id(credentials) for credentials in proofs} == {id(proofs[0])}
     assert runs_of(program) == 1
 
 
 async def test_concurrent_requests_share_one_plugin_failure(tmp_path: Path, build: Build, clock: FakeClock) -> None:
     program = a_plugin(tmp_path / "login", "if run == 1: sys.exit('no network')\nanswer(token='at last')")
     plugin = build(program)
-    results = await asyncio.gather(*(plugin.proof() for _ in range(20)), return_exceptions=True)
+    results = await asyncio.gather(*(plugin.credentials() for _ in range(20)), return_exceptions=True)
     assert all(isinstance(result, Misconfigured) for result in results)
     assert runs_of(program) == 1
     await clock.advance(1)
-    assert await plugin.proof() == Credentials(Secret("at last"))
+    assert await plugin.credentials() == Credentials(Secret("at last"))
 
 
 async def test_refused_credential_is_dropped_once(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
-    refused = await plugin.proof()
+    refused = await plugin.credentials()
 
     async def another_try() -> Credentials:
         assert await plugin.renew(refused)
-        return await plugin.proof()
+        return await plugin.credentials()
 
     assert await asyncio.gather(*(another_try() for _ in range(10))) == [Credentials(Secret("token 2"))] * 10
     assert runs_of(program) == 2
     assert await plugin.renew(None)
-    assert await plugin.proof() == Credentials(Secret("token 3"))
+    assert await plugin.credentials() == Credentials(Secret("token 3"))
 
 
 async def test_cancelled_waiter_kills_its_plugin(tmp_path: Path, build: Build) -> None:
     program = a_plugin(tmp_path / "login", "if run == 1: time.sleep(600)\nanswer(token=f'token {run}')")
     plugin = build(program)
-    first = asyncio.create_task(plugin.proof())
+    first = asyncio.create_task(plugin.credentials())
     await until(lambda: runs_of(program) == 1)
-    second = asyncio.create_task(plugin.proof())
+    second = asyncio.create_task(plugin.credentials())
     first.cancel()
     assert await second == Credentials(Secret("token 2"))
     assert first.cancelled()
@@ -224,7 +224,7 @@ async def test_a_helper_that_a_program_leaves_behind_holds_nobody_up(tmp_path: P
         tmp_path / "login",
         "helper = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\nanswer(token=str(helper.pid))",
     )
-    token = (await build(program).proof()).token
+    token = (await build(program).credentials()).token
     assert token
     assert alive(int(token.reveal()))
     os.kill(int(token.reveal()), signal.SIGKILL)
@@ -325,7 +325,7 @@ async def test_a_program_is_told_whether_it_may_ask_a_person(
     tmp_path: Path, build: Build, mode: str, terminal: bool, expected: str
 ) -> None:
     program = a_plugin(tmp_path / "login", "answer(token=str(asked['spec']['interactive']))")
-    assert await build(program, interactiveMode=mode, terminal=terminal).proof() == Credentials(Secret(expected))
+    assert await build(program, interactiveMode=mode, terminal=terminal).credentials() == Credentials(Secret(expected))
 
 
 async def test_interactive_plugin_needs_a_terminal(tmp_path: Path, build: Build) -> None:

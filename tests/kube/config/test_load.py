@@ -117,7 +117,7 @@ async def test_service_account_token_is_renewed_only_by_a_new_one(account: Path,
 def test_a_pod_without_a_mounted_account_is_told_why(account: Path, name: str) -> None:
     (account / "..data" / name).unlink()
     with pytest.raises(
-        Misconfigured, match=rf"{name} is of no use: No such file.*is automountServiceAccountToken false\?"
+        Misconfigured, match=rf"{name} cannot be used: No such file.*is automountServiceAccountToken false\?"
     ):
         in_cluster(account, environ=IN_POD)
 
@@ -139,7 +139,7 @@ def test_precedence_of_named_file_pod_and_home(account: Path, tmp_path: Path) ->
     assert load(directory=account, environ=environ).server == "https://10.96.0.1:443"
     assert load(directory=tmp_path / "nothing", environ=environ).server == "https://home"
     home.unlink()
-    with pytest.raises(Misconfigured, match=r"the service account's token .* is of no use"):
+    with pytest.raises(Misconfigured, match=r"the service account's token .* cannot be used"):
         load(directory=tmp_path / "nothing", environ=environ)
     with pytest.raises(Misconfigured, match="there is no kubeconfig"):
         load(directory=account, environ={"HOME": str(tmp_path)})
@@ -261,7 +261,7 @@ async def test_impersonation_sends_one_header_per_group(tmp_path: Path) -> None:
     [
         ({"server": ""}, {}, 'cluster "there" in '),
         ({"server": "ftp://there"}, {}, 'the server "ftp://there" of cluster "there" in '),
-        ({"server": "https://there:port"}, {}, "is no URL to us: write it as https://host:port"),
+        ({"server": "https://there:port"}, {}, "is not a valid URL: write it as https://host:port"),
         ({"server": f"https://me:{TOKEN}@there"}, {}, "has a user in its URL: use a token instead"),
         ({"proxy-url": f"socks5://me:{TOKEN}@proxy"}, {}, "names a SOCKS proxy, which is not supported"),
         (
@@ -283,8 +283,8 @@ async def test_impersonation_sends_one_header_per_group(tmp_path: Path) -> None:
             {"client-certificate-data": data("x"), "client-key-data": data(TOKEN)},
             "or its key is not PEM: log in again",
         ),
-        ({}, {"tokenFile": "missing"}, "is of no use: No such file or directory; write the file"),
-        ({}, {"token": f"{TOKEN}\nX-Other: header"}, "has a line break or a control character: store it anew"),
+        ({}, {"tokenFile": "missing"}, "cannot be used: No such file or directory; write the file"),
+        ({}, {"token": f"{TOKEN}\nX-Other: header"}, "has a line break or a control character: store it again"),
         ({}, {"username": "me", "password": TOKEN}, "which no API server takes since Kubernetes 1.19: use a token"),
         (
             {},

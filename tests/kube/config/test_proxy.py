@@ -1,6 +1,6 @@
 import pytest
 
-from paddle_operator.kube.config.proxy import checked_proxy, environment_proxy
+from paddle_operator.kube.config.proxy import environment_proxy, validate_proxy
 from paddle_operator.kube.errors import Misconfigured
 
 PROXY = "http://proxy:3128"
@@ -59,5 +59,5 @@ def test_proxy_variable_follows_the_scheme() -> None:
 )
 def test_invalid_proxy_is_refused_without_its_password(url: str, sentence: str) -> None:
     with pytest.raises(Misconfigured) as raised:
-        checked_proxy(url, "X")
+        validate_proxy(url, "X")
     assert str(raised.value) == sentence

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from paddle_operator.kube.config.credentials import Inline, KeyPair, Secret, WatchedFile
-from paddle_operator.kube.config.tls import Contexts, InsecureSkipVerify, Trust
+from paddle_operator.kube.config.credentials import InlineSecret, KeyPair, Secret, WatchedFile
+from paddle_operator.kube.config.tls import InsecureSkipVerify, SSLContexts, Trust
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
 
@@ -26,8 +26,8 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def anchor(authority: trustme.CA) -> Inline:
-    return Inline("certificate-authority-data of cluster x", Secret(authority.cert_pem.bytes().decode()))
+def anchor(authority: trustme.CA) -> InlineSecret:
+    return InlineSecret("certificate-authority-data of cluster x", Secret(authority.cert_pem.bytes().decode()))
 
 
 def pair_of(certificate: trustme.LeafCert) -> KeyPair:
@@ -68,7 +68,7 @@ async def answer(url: str, context: ssl.SSLContext, server_name: str | None = No
 
 async def test_trusted_server_sees_the_client_certificate(authority: trustme.CA) -> None:
     client = authority.issue_cert("me@example.com", common_name="me")
-    contexts = Contexts(Trust(anchor(authority)))
+    contexts = SSLContexts(Trust(anchor(authority)))
     async with serving(authority, "127.0.0.1") as url:
         assert await answer(url, contexts.context(None)) == "nobody"
         assert await answer(url, contexts.context(pair_of(client))) == "me"
@@ -78,12 +78,12 @@ async def test_untrusted_server_is_refused_unless_skipping(authority: trustme.CA
     async with serving(trustme.CA(), "127.0.0.1") as url:
         for trust in (Trust(anchor(authority)), Trust()):
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
-                await answer(url, Contexts(trust).context(None))
-        assert await answer(url, Contexts(InsecureSkipVerify()).context(None)) == "nobody"
+                await answer(url, SSLContexts(trust).context(None))
+        assert await answer(url, SSLContexts(InsecureSkipVerify()).context(None)) == "nobody"
 
 
 async def test_the_name_in_the_certificate_counts(authority: trustme.CA) -> None:
-    context = Contexts(Trust(anchor(authority))).context(None)
+    context = SSLContexts(Trust(anchor(authority))).context(None)
     async with serving(authority, "kubernetes.default.svc") as url:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await answer(url, context)
@@ -93,19 +93,19 @@ async def test_the_name_in_the_certificate_counts(authority: trustme.CA) -> None
 async def test_an_intermediate_authority_is_an_anchor_as_in_go(authority: trustme.CA) -> None:
     intermediate = authority.create_child_ca()
     async with serving(intermediate, "127.0.0.1") as url:
-        assert await answer(url, Contexts(Trust(anchor(intermediate))).context(None)) == "nobody"
+        assert await answer(url, SSLContexts(Trust(anchor(intermediate))).context(None)) == "nobody"
 
 
 async def test_a_bundle_may_have_comments_in_any_script(authority: trustme.CA) -> None:
     bundle = f"# Größe 東京\n{anchor(authority).content().reveal()}"
-    context = Contexts(Trust(Inline("x", Secret(bundle)))).context(None)
+    context = SSLContexts(Trust(InlineSecret("x", Secret(bundle)))).context(None)
     assert len(context.get_ca_certs()) == 1
 
 
 async def test_a_context_is_built_again_only_when_a_file_has_changed(authority: trustme.CA, tmp_path: Path) -> None:
     clock, file = FakeClock(), tmp_path / "ca.crt"
     authority.cert_pem.write_to_path(str(file))
-    contexts = Contexts(Trust(WatchedFile("the CA", file, clock)))
+    contexts = SSLContexts(Trust(WatchedFile("the CA", file, clock)))
     first = contexts.context(None)
     file.touch()
     await clock.advance(2)
@@ -122,15 +122,17 @@ async def test_a_context_is_built_again_only_when_a_file_has_changed(authority: 
 def test_certificate_without_its_new_key_is_not_used_yet(
     authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
-    contexts = Contexts(Trust(anchor(authority)))
+    contexts = SSLContexts(Trust(anchor(authority)))
     old, new = (pair_of(authority.issue_cert("me@example.com")) for _ in range(2))
     first = contexts.context(old)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert contexts.context(KeyPair(new.certificate, old.key, new.origin)) is first
-    assert [record.getMessage() for record in caplog.records] == [
-        "the new TLS files cannot be used, the old ones stay in use: client-certificate of user x and its key do not "
-        "belong together: log in again, or correct the kubeconfig"
+    assert [(record.getMessage(), vars(record)["error"]) for record in caplog.records] == [
+        (
+            "cannot use the new TLS files; using the previous ones",
+            "client-certificate of user x and its key do not belong together: log in again, or correct the kubeconfig",
+        )
     ]
     assert contexts.context(new) is not first
 
@@ -147,7 +149,7 @@ def test_private_key_is_on_disk_only_while_loaded(
         load(context, certificate, key, password)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", looking)
-    Contexts(Trust(anchor(authority))).context(pair_of(authority.issue_cert("me@example.com")))
+    SSLContexts(Trust(anchor(authority))).context(pair_of(authority.issue_cert("me@example.com")))
     assert modes == ["0o700", "0o600", "0o600"]
     assert list(tmp_path.iterdir()) == []
 
@@ -169,11 +171,11 @@ def test_files_that_cannot_be_used_are_one_sentence_each(
     }
     for sentence, wrong in wrong_pairs.items():
         with pytest.raises(Misconfigured, match=sentence) as raised:
-            Contexts(Trust()).context(wrong)
+            SSLContexts(Trust()).context(wrong)
         assert "s3cr3t" not in str(raised.value)
     for text in ("", "s3cr3t", "-----BEGIN CERTIFICATE-----\ns3cr3t\n-----END CERTIFICATE-----"):
         with pytest.raises(Misconfigured, match=r"^the CA is not a PEM certificate: put the server's CA there$"):
-            Contexts(Trust(Inline("the CA", Secret(text)))).context(None)
+            SSLContexts(Trust(InlineSecret("the CA", Secret(text)))).context(None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(Misconfigured, match="needs a temporary file: No such file or directory; set TMPDIR"):
-        Contexts(Trust()).context(pair)
+        SSLContexts(Trust()).context(pair)

@@ -1,1 +1,1 @@
-"""Where the API server is and how to log in to it: kubeconfig, credentials, proxy, TLS."""
+"""How to reach the API server and authenticate: kubeconfig, credentials, proxy, TLS."""

@@ -1,6 +1,6 @@
-"""What proves who we are: tokens and key pairs, and the kubeconfig fields or files that hold them.
+"""Tokens and key pairs, and the kubeconfig fields or files that hold them.
 
-Whoever rotates a file (kubelet, cert-manager, a login tool) tells nobody: a file is looked at again while it is used.
+A file is checked again while it is used: kubelet, cert-manager or a login tool rotate it without notice.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from typing import Protocol
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import Misconfigured
 
-_LOOK_SECONDS = 1.0  # a stat at most this often: kubelet rotates a token with minutes to spare
-_READ_SECONDS = 60.0  # client-go's period: a file system whose stamps are coarse or lie costs a minute, not for ever
+_STAT_SECONDS = 1.0  # a stat at most this often: kubelet rotates a token with minutes to spare
+_REREAD_SECONDS = 60.0  # client-go's period, for file systems with coarse or wrong timestamps
 
 
 class Secret:
-    """Text that shows itself to nobody who does not ask: not in repr(), an f-string, a log or a traceback's locals."""
+    """Text that is only shown by reveal(): not in repr(), an f-string, a log or a traceback's locals."""
 
     __slots__ = ("_text",)
 
@@ -39,28 +39,28 @@ class Secret:
 
 
 def decode_secret(kind: type, value: object) -> Secret:
-    """A `dec_hook` for msgspec: what a Struct declares as Secret is never seen as text."""
+    """A `dec_hook` for msgspec, which decodes fields of type Secret."""
     if kind is Secret and isinstance(value, str):
         return Secret(value)
     raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
 
 
-class Source(Protocol):
-    """Where a token, a key or a certificate is kept."""
+class SecretSource(Protocol):
+    """Where a token, a key or a certificate is stored."""
 
     @property
     def origin(self) -> str:
         """For messages: 'certificate-authority /etc/ca.crt of cluster "prod" in ~/.kube/config'."""
 
     def content(self) -> Secret:
-        """What it holds now, stripped. Raises Misconfigured."""
+        """The current text, stripped. Raises Misconfigured."""
 
     def forget(self) -> None:
-        """The next content() trusts nothing that was read before."""
+        """Drop the cached text: the next content() reads again."""
 
 
-class Inline:
-    """Text that stands in the kubeconfig itself, and therefore never changes."""
+class InlineSecret:
+    """Text in the kubeconfig itself, which never changes."""
 
     def __init__(self, origin: str, text: Secret) -> None:
         self.origin = origin
@@ -74,40 +74,40 @@ class Inline:
 
 
 class WatchedFile:
-    """A file that somebody may replace at any time.
+    """A file that may be replaced at any time.
 
-    While it is missing, unreadable or empty, which is how a careless replacement looks half-way, the last text counts,
-    until forget(). Where there is no text at all, `otherwise` is the answer, if given.
+    While it is missing, unreadable or empty, as in the middle of a non-atomic replacement, the last text is used until
+    forget(). If there is none, the `fallback` is used.
     """
 
-    def __init__(self, origin: str, path: Path, clock: Clock, otherwise: Secret | None = None) -> None:
+    def __init__(self, origin: str, path: Path, clock: Clock, fallback: Secret | None = None) -> None:
         self.origin = origin
         self._path = path
         self._clock = clock
-        self._otherwise = otherwise
+        self._fallback = fallback
         self._text: Secret | None = None
         self._stamp: tuple[int, int, int] | None = None
-        self._looked_at = self._read_at = 0.0
+        self._checked_at = self._read_at = 0.0
 
     def content(self) -> Secret:
         now = self._clock.monotonic()
-        if self._text is None or now - self._looked_at >= _LOOK_SECONDS:
+        if self._text is None or now - self._checked_at >= _STAT_SECONDS:
             try:
-                self._look(now)
+                self._check(now)
             except OSError as problem:
                 if self._text is None:
-                    return self._last_resort(problem.strerror or "it cannot be read")
+                    return self._fallback_or_raise(problem.strerror or "it cannot be read")
         assert self._text is not None
         return self._text
 
     def forget(self) -> None:
         self._text = self._stamp = None
 
-    def _look(self, now: float) -> None:
-        self._looked_at = now
-        stat = self._path.stat()  # before reading: a file replaced in between has another stamp at the next look
+    def _check(self, now: float) -> None:
+        self._checked_at = now
+        stat = self._path.stat()  # before reading: a file replaced in between differs at the next check
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if stamp == self._stamp and now - self._read_at < _READ_SECONDS:
+        if stamp == self._stamp and now - self._read_at < _REREAD_SECONDS:
             return
         text = Secret(self._path.read_bytes().decode(errors="replace").strip())
         if not text:
@@ -116,10 +116,10 @@ class WatchedFile:
         if text != self._text:
             self._text = text
 
-    def _last_resort(self, problem: str) -> Secret:
-        if self._otherwise is not None:
-            return self._otherwise
-        raise Misconfigured(f"{self.origin} is of no use: {problem}; write the file, or name the right one") from None
+    def _fallback_or_raise(self, problem: str) -> Secret:
+        if self._fallback is not None:
+            return self._fallback
+        raise Misconfigured(f"{self.origin} cannot be used: {problem}; write the file, or name the right one") from None
 
 
 @dataclass(frozen=True)
@@ -133,32 +133,35 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What one request shows to the server; empty for an anonymous one."""
+    """The token or key pair of one request; empty for an anonymous one."""
 
     token: Secret | None = None
     pair: KeyPair | None = None
 
 
-class Credential(Protocol):
-    async def proof(self) -> Credentials:
-        """The same object as long as nothing has changed. Raises Misconfigured."""
+class CredentialProvider(Protocol):
+    async def credentials(self) -> Credentials:
+        """The same object until something changes. Raises Misconfigured."""
 
     async def renew(self, refused: Credentials | None) -> bool:
-        """The server did not believe `refused` (None: the last proof): is there, or may there be, another one?"""
+        """The server refused these credentials (None: the last ones). Returns whether others may exist."""
 
 
 class StaticCredentials:
-    """Fixed tokens and key pairs, or files that somebody else renews."""
+    """Fixed tokens and key pairs, or files that another program renews."""
 
     def __init__(
-        self, token: Source | None = None, certificate: Source | None = None, key: Source | None = None
+        self,
+        token: SecretSource | None = None,
+        certificate: SecretSource | None = None,
+        key: SecretSource | None = None,
     ) -> None:
         self._token = token
         self._certificate = certificate
         self._key = key
         self._last = Credentials()
 
-    async def proof(self) -> Credentials:
+    async def credentials(self) -> Credentials:
         token, pair = self._token.content() if self._token else None, self._pair()
         if token is not self._last.token or pair != self._last.pair:
             self._last = Credentials(token, pair)
@@ -170,9 +173,9 @@ class StaticCredentials:
             if source:
                 source.forget()
         try:
-            return await self.proof() != refused
+            return await self.credentials() != refused
         except Misconfigured:
-            return True  # the next proof() raises it again: a better story than a bare 401
+            return True  # the next proof() raises it again, which says more than a 401
 
     def _pair(self) -> KeyPair | None:
         if self._certificate is None or self._key is None:
@@ -180,6 +183,6 @@ class StaticCredentials:
         return KeyPair(self._certificate.content(), self._key.content(), self._certificate.origin)
 
 
-def printable(text: str) -> bool:
+def is_printable(text: str) -> bool:
     """Whether a text can stand in an HTTP header: a line break would start another one."""
     return all(character.isprintable() for character in text)

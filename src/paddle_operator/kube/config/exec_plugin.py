@@ -1,7 +1,7 @@
 """Credentials from a program: the exec plugins of a kubeconfig, client.authentication.k8s.io/v1 and v1beta1.
 
-A plugin may talk to a person, a browser or a cloud, so it runs only when it must: once for all who wait, and again when
-its credential expires or is refused.
+A plugin may prompt the user, open a browser or call a cloud, so it runs only when needed: once for all waiting
+requests, and again when its credential expires or is refused.
 """
 
 import asyncio
@@ -27,18 +27,16 @@ GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 MODES = ("Never", "IfAvailable", "Always")
 
-_LIMIT_SECONDS = 60.0
-_LIMIT_WITH_A_PERSON_SECONDS = 600.0  # a login in a browser, with a second factor, takes minutes
-_EARLY = timedelta(seconds=10)  # a request must not expire on its way
-_PAUSE_SECONDS = (
-    1.0  # between two runs: a plugin that fails, or whose credentials are born expired, is not run in a loop
-)
-_MOST_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 60.0
+_INTERACTIVE_TIMEOUT_SECONDS = 600.0  # a login in a browser, with a second factor, takes minutes
+_RENEW_BEFORE_EXPIRY = timedelta(seconds=10)  # a request must not expire on its way
+_MIN_RERUN_SECONDS = 1.0  # a plugin that fails, or prints expired credentials, is not run in a loop
+_MAX_OUTPUT_BYTES = 1 << 20
 _LINES, _LINE_CHARACTERS = 3, 200  # of what it said on stderr
 
-# What looks like a credential in a plugin's complaint. A path or a URL is long and mixed too, but starts after a slash.
+# What looks like a credential on a plugin's stderr. A path or a URL is long and mixed, too, but starts after a slash.
 _SECRET_NAME = re.compile(r"token|secret|password|key", re.IGNORECASE)
-_TELLTALE = re.compile(
+_SECRET_PATTERN = re.compile(
     r"(?i:bearer)\s+\S+"
     r"|(?i:token|secret|password|key)[\"']?(?:=\S+|\s*[=:]\s*(?=\S*\d)\S{8,})"
     r"|eyJ\S+"
@@ -64,7 +62,7 @@ def stdin_is_terminal() -> bool:
 
 
 class ExecPlugin:
-    """The Credential that a program hands out."""
+    """Credentials printed by a program."""
 
     def __init__(
         self,
@@ -77,26 +75,26 @@ class ExecPlugin:
     ) -> None:
         """Raises Misconfigured if the settings alone are wrong; the program is not looked for yet."""
         self._about = f'the exec plugin "{settings.command}" of {owner}'
-        self._settings = _checked(settings, owner)
+        self._settings = _validate(settings, owner)
         self._clock = clock
         self._environ = environ
         self._cluster_info = cluster_info
         self._has_terminal = has_terminal
-        self._one_at_a_time = asyncio.Lock()
-        self._proof: Credentials | None = None
+        self._run_lock = asyncio.Lock()
+        self._credentials: Credentials | None = None
         self._expires_at: datetime | None = None
         self._ran_at = float("-inf")
         self._failure = ""
-        self._refused = False  # the server did not believe what the last run gave
+        self._refused = False  # the server refused the credentials of the last run
 
-    async def proof(self) -> Credentials:
-        if self._proof is not None and not self._stale():
-            return self._proof
-        async with self._one_at_a_time:
-            if self._proof is not None and not self._stale():
-                return self._proof
+    async def credentials(self) -> Credentials:
+        if self._credentials is not None and not self._needs_renewal():
+            return self._credentials
+        async with self._run_lock:
+            if self._credentials is not None and not self._needs_renewal():
+                return self._credentials
             if self._failure and self._just_ran():
-                raise Misconfigured(self._failure)  # those who waited for a run share its failure too
+                raise Misconfigured(self._failure)  # requests that waited for a run share its failure
             try:
                 status = self._unless_expired(await self._run())
             except Misconfigured as problem:
@@ -105,18 +103,18 @@ class ExecPlugin:
             finally:
                 self._ran_at = self._clock.monotonic()
             self._failure = ""
-            self._proof, self._expires_at = self._proof_of(status), status.expiration_timestamp
-            return self._proof
+            self._credentials, self._expires_at = self._to_credentials(status), status.expiration_timestamp
+            return self._credentials
 
     async def renew(self, refused: Credentials | None) -> bool:
-        if refused is None or refused is self._proof:
-            self._proof, self._refused = None, True
+        if refused is None or refused is self._credentials:
+            self._credentials, self._refused = None, True
         return True  # either forgotten just now, or somebody else has already put a newer one in its place
 
-    def _stale(self) -> bool:
+    def _needs_renewal(self) -> bool:
         if self._expires_at is None or self._just_ran():
             return False
-        return self._clock.now() >= self._expires_at - _EARLY
+        return self._clock.now() >= self._expires_at - _RENEW_BEFORE_EXPIRY
 
     def _unless_expired(self, status: _Status) -> _Status:
         """A stamp in the past may be the fault of this machine's clock; where the server has said no, it is not."""
@@ -129,40 +127,43 @@ class ExecPlugin:
         return status
 
     def _just_ran(self) -> bool:
-        return self._clock.monotonic() - self._ran_at < _PAUSE_SECONDS
+        return self._clock.monotonic() - self._ran_at < _MIN_RERUN_SECONDS
 
     async def _run(self) -> _Status:
         interactive = self._interactive()
-        limit_seconds = _LIMIT_WITH_A_PERSON_SECONDS if interactive else _LIMIT_SECONDS
-        with _stderr() as complaints:
+        limit_seconds = _INTERACTIVE_TIMEOUT_SECONDS if interactive else _TIMEOUT_SECONDS
+        with _open_stderr_file() as stderr_file:
             try:
                 async with asyncio.timeout(None) as limit:
                     timer = self._clock.call_later(limit_seconds, lambda: limit.reschedule(0))
                     try:
-                        code, output = await self._output(interactive, complaints)
+                        code, output = await self._output(interactive, stderr_file)
                     finally:
                         timer.cancel()
             except TimeoutError:
                 late = f"{self._about} was killed, since it had not finished after {limit_seconds:.0f} s"
                 raise Misconfigured(f"{late}: run it by hand to see why") from None
             if code != 0:
-                words = self._without_secrets(_last_words(complaints))
+                words = self._without_secrets(_stderr_tail(stderr_file))
                 end = f"exited {code}" if code > 0 else f"was ended by signal {-code}"
                 advice = f"{words}; log in again, or run it by hand" if words else "run it by hand to see why"
                 raise Misconfigured(f"{self._about} {end}: {advice}")
         return self._status_in(output)
 
-    async def _output(self, interactive: bool, complaints: IO[bytes]) -> tuple[int, bytes]:
+    async def _output(self, interactive: bool, stderr_file: IO[bytes]) -> tuple[int, bytes]:
         path = shutil.which(self._settings.command, path=self._environ.get("PATH"))
         if path is None:
             raise Misconfigured(self._missing("is not there"))
         command = [path, *self._settings.args]
         try:
-            async with _started(command, self._variables(interactive), interactive, complaints) as (process, stdout):
+            async with _start_process(command, self._variables(interactive), interactive, stderr_file) as (
+                process,
+                stdout,
+            ):
                 output = b""
-                while chunk := await stdout.read(_MOST_BYTES):
+                while chunk := await stdout.read(_MAX_OUTPUT_BYTES):
                     output += chunk
-                    if len(output) > _MOST_BYTES:
+                    if len(output) > _MAX_OUTPUT_BYTES:
                         raise Misconfigured(
                             f"{self._about} does not stop printing: run it by hand to see what it prints"
                         )
@@ -178,9 +179,7 @@ class ExecPlugin:
         mode = self._settings.interactive_mode or "IfAvailable"
         terminal = mode != "Never" and self._has_terminal()
         if mode == "Always" and not terminal:
-            raise Misconfigured(
-                f"{self._about} wants to ask a person, but there is no terminal: run it where there is one"
-            )
+            raise Misconfigured(f"{self._about} needs to prompt the user, but there is no terminal: run it in one")
         return terminal
 
     def _variables(self, interactive: bool) -> dict[str, str]:
@@ -195,7 +194,7 @@ class ExecPlugin:
         for variable in self._settings.env:
             if variable.value and _SECRET_NAME.search(variable.name):
                 words = words.replace(variable.value.reveal(), "…")
-        return _TELLTALE.sub("…", words)
+        return _SECRET_PATTERN.sub("…", words)
 
     def _status_in(self, output: bytes) -> _Status:
         try:
@@ -222,7 +221,7 @@ class ExecPlugin:
             raise Misconfigured(f"{self._about} gave only one of certificate and key: update the plugin")
         return status
 
-    def _proof_of(self, status: _Status) -> Credentials:
+    def _to_credentials(self, status: _Status) -> Credentials:
         token = Secret(status.token.reveal().strip()) if status.token else None
         if not status.client_certificate_data:
             return Credentials(token)
@@ -230,14 +229,14 @@ class ExecPlugin:
         return Credentials(token, KeyPair(status.client_certificate_data, status.client_key_data, origin))
 
 
-def _checked(settings: Exec, owner: str) -> Exec:
+def _validate(settings: Exec, owner: str) -> Exec:
     field = f"the exec section of {owner}"
     if not settings.command:
         raise Misconfigured(f"{field} has no command: name the program to run")
     if settings.api_version not in VERSIONS:
         raise Misconfigured(
             f'{field} has the apiVersion "{settings.api_version}", but only {" and ".join(VERSIONS)} exist today: '
-            "update the plugin, and write the kubeconfig anew"
+            "update the plugin, and write a new kubeconfig"
         )
     if settings.api_version == VERSIONS[0] and not settings.interactive_mode:
         raise Misconfigured(f"{field} has no interactiveMode, which {VERSIONS[0]} demands: add IfAvailable")
@@ -249,8 +248,8 @@ def _checked(settings: Exec, owner: str) -> Exec:
 
 
 @asynccontextmanager
-async def _started(
-    command: list[str], variables: Mapping[str, str], interactive: bool, complaints: IO[bytes]
+async def _start_process(
+    command: list[str], variables: Mapping[str, str], interactive: bool, stderr_file: IO[bytes]
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
     """A running program and what it prints; leaving before it has ended kills it with all that it has started."""
     loop = asyncio.get_running_loop()
@@ -264,7 +263,7 @@ async def _started(
                 env=variables,
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=writing,
-                stderr=None if _a_person_watches() else complaints,
+                stderr=None if _stderr_is_terminal() else stderr_file,
                 start_new_session=not interactive,  # so that it can be killed with its children, and cannot prompt
             )
         finally:
@@ -280,12 +279,12 @@ async def _started(
         pipe.close()
 
 
-def _a_person_watches() -> bool:
+def _stderr_is_terminal() -> bool:
     """Whether our stderr is a terminal: then a plugin may say there which page to open and which code to type."""
     return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
 
 
-def _stderr() -> IO[bytes]:
+def _open_stderr_file() -> IO[bytes]:
     """A file, not a pipe: a helper that the plugin leaves running may hold it open as long as it likes."""
     try:
         return tempfile.TemporaryFile()
@@ -293,9 +292,9 @@ def _stderr() -> IO[bytes]:
         return open(os.devnull, "w+b")
 
 
-def _last_words(complaints: IO[bytes]) -> str:
+def _stderr_tail(stderr_file: IO[bytes]) -> str:
     """The end of what a plugin said on stderr, as one line."""
-    complaints.seek(0, os.SEEK_END)
-    complaints.seek(max(0, complaints.tell() - 4096))
-    lines = [line.strip() for line in complaints.read().decode(errors="replace").splitlines() if line.strip()]
+    stderr_file.seek(0, os.SEEK_END)
+    stderr_file.seek(max(0, stderr_file.tell() - 4096))
+    lines = [line.strip() for line in stderr_file.read().decode(errors="replace").splitlines() if line.strip()]
     return " / ".join(line[:_LINE_CHARACTERS] for line in lines[-_LINES:])

@@ -1,4 +1,4 @@
-"""What a kubeconfig says: its fields, kubectl's rules for merging several files, and the context that is meant.
+"""Kubeconfig files: their fields, kubectl's rules for merging them, and the selected context.
 
 The first file wins for each named entry as a whole and for current-context; a relative path is relative to its file.
 """
@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Fields(msgspec.Struct, frozen=True, rename="kebab"):
-    """Base of what we decode; what it does not name is ignored, as kubectl does."""
+    """Base of what we decode; unknown fields are ignored, as by kubectl."""
 
 
 class Extension(_Fields, frozen=True):
@@ -108,7 +108,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """A named entry and the file that it stands in; str() names it in messages."""
+    """A named entry and its file; str() names both in messages."""
 
     kind: str
     name: str
@@ -120,8 +120,8 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """One context with all that it refers to."""
+class ResolvedContext:
+    """One context with the cluster and user that it refers to."""
 
     context: Entry[Context]
     cluster: Entry[Cluster]
@@ -129,20 +129,20 @@ class Chosen:
 
 
 class Kubeconfig:
-    """Several files as if they were one."""
+    """Several files merged into one."""
 
     def __init__(self, files: Mapping[Path, _File]) -> None:
         self.files = tuple(files)
         self.current_context = next((file.current_context for file in files.values() if file.current_context), "")
-        self.clusters = _merged(
+        self.clusters = _merge(
             "cluster", {path: [(c.name, c.cluster) for c in f.clusters] for path, f in files.items()}
         )
-        self.users = _merged("user", {path: [(u.name, u.user) for u in f.users] for path, f in files.items()})
-        self.contexts = _merged(
+        self.users = _merge("user", {path: [(u.name, u.user) for u in f.users] for path, f in files.items()})
+        self.contexts = _merge(
             "context", {path: [(c.name, c.context) for c in f.contexts] for path, f in files.items()}
         )
 
-    def choose(self, name: str | None = None) -> Chosen:
+    def choose(self, name: str | None = None) -> ResolvedContext:
         """The named context, else the current one. Raises Misconfigured."""
         where = ", ".join(home_relative(path) for path in self.files)
         known = ", ".join(sorted(self.contexts)) or "none"
@@ -152,10 +152,10 @@ class Kubeconfig:
         if wanted not in self.contexts:
             raise Misconfigured(f'there is no context "{wanted}" in {where}: name one of its contexts ({known})')
         context = self.contexts[wanted]
-        return Chosen(
+        return ResolvedContext(
             context,
-            _referred(context, "cluster", context.value.cluster, self.clusters),
-            _referred(context, "user", context.value.user, self.users),
+            _resolve(context, "cluster", context.value.cluster, self.clusters),
+            _resolve(context, "user", context.value.user, self.users),
         )
 
 
@@ -164,7 +164,7 @@ def read(path: Path | None, environ: Mapping[str, str]) -> Kubeconfig:
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     wanted = [path] if path else list(dict.fromkeys(listed)) or [default_path(environ)]
     texts = {file: _text(file) for file in wanted}
-    files = {file: _decoded(file, text) for file, text in texts.items() if text is not None}
+    files = {file: _decode(file, text) for file, text in texts.items() if text is not None}
     if not files:
         tried = ", ".join(home_relative(file) for file in wanted)
         raise Misconfigured(f"there is no kubeconfig (looked for {tried}): set KUBECONFIG, or name the file")
@@ -176,12 +176,12 @@ def default_path(environ: Mapping[str, str]) -> Path:
 
 
 def home_relative(path: Path) -> str:
-    """A path as people write it, for messages."""
+    """The path with ~ for the home directory, for messages."""
     home = os.path.expanduser("~")
     return f"~{str(path)[len(home) :]}" if str(path).startswith(home + os.sep) else str(path)
 
 
-def _referred(context: Entry[Context], kind: str, name: str, entries: Mapping[str, Entry[T]]) -> Entry[T]:
+def _resolve(context: Entry[Context], kind: str, name: str, entries: Mapping[str, Entry[T]]) -> Entry[T]:
     if not name:
         raise Misconfigured(f"{context} names no {kind}: set its field {kind}")
     if name not in entries:
@@ -190,7 +190,7 @@ def _referred(context: Entry[Context], kind: str, name: str, entries: Mapping[st
     return entries[name]
 
 
-def _merged(kind: str, named: Mapping[Path, Iterable[tuple[str, T]]]) -> dict[str, Entry[T]]:
+def _merge(kind: str, named: Mapping[Path, Iterable[tuple[str, T]]]) -> dict[str, Entry[T]]:
     merged: dict[str, Entry[T]] = {}
     for path, entries in named.items():
         for name, value in entries:
@@ -210,7 +210,7 @@ def _text(path: Path) -> bytes | None:
         raise Misconfigured(f"{about}; correct its mode, or name another file") from None
 
 
-def _decoded(path: Path, text: bytes) -> _File:
+def _decode(path: Path, text: bytes) -> _File:
     about = f"the kubeconfig {home_relative(path)}"
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is one of the two safe loaders

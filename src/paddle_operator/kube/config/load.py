@@ -1,4 +1,4 @@
-"""Where is the API server, and who are we to it: from inside a pod or from a kubeconfig, as kubectl would answer.
+"""The server and credentials to use: from inside a pod or from a kubeconfig, as kubectl would choose.
 
 The order is controller-runtime's: what the caller names, KUBECONFIG, the pod's service account, ~/.kube/config.
 """
@@ -19,20 +19,20 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.config import kubeconfig
 from paddle_operator.kube.config.credentials import (
-    Credential,
+    CredentialProvider,
     Credentials,
-    Inline,
+    InlineSecret,
     Secret,
-    Source,
+    SecretSource,
     StaticCredentials,
     WatchedFile,
-    printable,
+    is_printable,
 )
 from paddle_operator.kube.config.exec_plugin import GROUP, ExecPlugin
-from paddle_operator.kube.config.kubeconfig import Chosen, Cluster, Entry, User
-from paddle_operator.kube.config.proxy import checked_proxy, environment_proxy, is_http_url
+from paddle_operator.kube.config.kubeconfig import Cluster, Entry, ResolvedContext, User
+from paddle_operator.kube.config.proxy import environment_proxy, is_http_url, validate_proxy
 from paddle_operator.kube.config.server import ServerConfig
-from paddle_operator.kube.config.tls import Contexts, InsecureSkipVerify, Trust
+from paddle_operator.kube.config.tls import InsecureSkipVerify, SSLContexts, Trust
 from paddle_operator.kube.errors import Misconfigured
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -50,7 +50,7 @@ def load(
     environ: Mapping[str, str] = os.environ,
     clock: Clock = _CLOCK,
 ) -> ServerConfig:
-    """The connection that is meant where this program runs. Raises Misconfigured."""
+    """The configuration for where this program runs. Raises Misconfigured."""
     if path or context or environ.get("KUBECONFIG"):
         return from_kubeconfig(path, context, environ=environ, clock=clock)
     in_pod = bool(environ.get("KUBERNETES_SERVICE_HOST"))
@@ -63,7 +63,7 @@ def load(
 def in_cluster(
     directory: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ, clock: Clock = _CLOCK
 ) -> ServerConfig:
-    """The connection of a pod's service account; its token and CA are followed when kubelet renews them."""
+    """The configuration of a pod's service account; a token and CA renewed by kubelet are picked up."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise Misconfigured(
@@ -80,11 +80,11 @@ def in_cluster(
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return LoadedServerConfig(
         server=server,
-        namespace=environ.get("POD_NAMESPACE") or _text_of(directory / "namespace") or "default",
+        namespace=environ.get("POD_NAMESPACE") or _read_text(directory / "namespace") or "default",
         source="the service account of this pod",
         proxy=environment_proxy(server, environ),
         server_name=None,
-        contexts=Contexts(Trust(authority)),
+        contexts=SSLContexts(Trust(authority)),
         credential=StaticCredentials(token),
     )
 
@@ -96,7 +96,7 @@ def from_kubeconfig(
     environ: Mapping[str, str] = os.environ,
     clock: Clock = _CLOCK,
 ) -> ServerConfig:
-    """The connection of one context, the current one unless named. Raises Misconfigured; no plugin is run yet."""
+    """The configuration of one context, by default the current one. Raises Misconfigured. Runs no plugin yet."""
     chosen = kubeconfig.read(path, environ).choose(context)
     namespace = chosen.context.value.namespace or "default"
     if not _NAMESPACE.fullmatch(namespace):
@@ -105,22 +105,23 @@ def from_kubeconfig(
     authority = _authority(chosen.cluster, clock)
     proxy_url = chosen.cluster.value.proxy_url.reveal()
     proxy = (
-        checked_proxy(proxy_url, f"proxy-url of {chosen.cluster}") if proxy_url else environment_proxy(server, environ)
+        validate_proxy(proxy_url, f"proxy-url of {chosen.cluster}") if proxy_url else environment_proxy(server, environ)
     )
+    trust = InsecureSkipVerify() if chosen.cluster.value.insecure_skip_tls_verify else Trust(authority)
     return LoadedServerConfig(
         server=server,
         namespace=namespace,
         source=f'context "{chosen.context.name}" of {kubeconfig.home_relative(chosen.context.file)}',
         proxy=proxy,
         server_name=chosen.cluster.value.tls_server_name or None,
-        contexts=Contexts(InsecureSkipVerify() if chosen.cluster.value.insecure_skip_tls_verify else Trust(authority)),
+        contexts=SSLContexts(trust),
         credential=_credential(chosen, server, authority, environ, clock),
         impersonation=_impersonation(chosen.user),
     )
 
 
 class LoadedServerConfig:
-    """A Connection whose parts come from files, variables or a plugin; its repr shows none of them."""
+    """A ServerConfig from files, variables or a plugin; its repr shows none of them."""
 
     def __init__(
         self,
@@ -130,8 +131,8 @@ class LoadedServerConfig:
         source: str,
         proxy: str | None,
         server_name: str | None,
-        contexts: Contexts,
-        credential: Credential,
+        contexts: SSLContexts,
+        credential: CredentialProvider,
         impersonation: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.server = server
@@ -143,42 +144,42 @@ class LoadedServerConfig:
         self._credential = credential
         self._impersonation = impersonation
         self._headers: tuple[Credentials, CIMultiDictProxy[str]] | None = None
-        # Many requests may be refused at once, and a new token may be there before the last of them asks for one: what
-        # a task was given tells whether the newest has been refused, or only an older one.
-        self._given: WeakKeyDictionary[asyncio.Task[object], Credentials] = WeakKeyDictionary()
+        # Many requests may be refused at once, and a new token may exist before the last of them renews. What a task
+        # sent tells whether the newest credentials were refused, or only older ones.
+        self._credentials_of_task: WeakKeyDictionary[asyncio.Task[object], Credentials] = WeakKeyDictionary()
 
     async def tls(self) -> ssl.SSLContext | None:
         if self.server.startswith("http://"):
             return None
-        proof = await self._credential.proof()
-        return self._contexts.context(proof.pair)
+        credentials = await self._credential.credentials()
+        return self._contexts.context(credentials.pair)
 
     async def headers(self) -> Mapping[str, str]:
         """A multidict: an impersonated user's groups are one header each."""
-        proof = await self._credential.proof()
+        credentials = await self._credential.credentials()
         if task := asyncio.current_task():
-            self._given[task] = proof
-        if self._headers is None or self._headers[0] is not proof:
-            self._headers = (proof, CIMultiDictProxy(self._headers_for(proof)))
+            self._credentials_of_task[task] = credentials
+        if self._headers is None or self._headers[0] is not credentials:
+            self._headers = (credentials, CIMultiDictProxy(self._headers_for(credentials)))
         return self._headers[1]
 
     async def renew(self) -> bool:
         task = asyncio.current_task()
-        return await self._credential.renew(self._given.get(task) if task else None)
+        return await self._credential.renew(self._credentials_of_task.get(task) if task else None)
 
-    def _headers_for(self, proof: Credentials) -> CIMultiDict[str]:
+    def _headers_for(self, credentials: Credentials) -> CIMultiDict[str]:
         headers = CIMultiDict(self._impersonation)
-        if proof.token:
-            token = proof.token.reveal()
-            if not printable(token):
+        if credentials.token:
+            token = credentials.token.reveal()
+            if not is_printable(token):
                 raise Misconfigured(
-                    f"the token for {self.source} has a line break or a control character: store it anew"
+                    f"the token for {self.source} has a line break or a control character: store it again"
                 )
             headers["Authorization"] = f"Bearer {token}"
         return headers
 
 
-def _server(chosen: Chosen) -> str:
+def _server(chosen: ResolvedContext) -> str:
     cluster = chosen.cluster.value
     url = cluster.server
     if not url:
@@ -191,11 +192,11 @@ def _server(chosen: Chosen) -> str:
     if "@" in url:
         raise Misconfigured(f"the server of {chosen.cluster} has a user in its URL: use a token instead")
     if not is_http_url(url):
-        raise Misconfigured(f'the server "{url}" of {chosen.cluster} is no URL to us: write it as https://host:port')
+        raise Misconfigured(f'the server "{url}" of {chosen.cluster} is not a valid URL: write it as https://host:port')
     return url.rstrip("/")
 
 
-def _authority(entry: Entry[Cluster], clock: Clock) -> Source | None:
+def _authority(entry: Entry[Cluster], clock: Clock) -> SecretSource | None:
     cluster = entry.value
     data = Secret(cluster.certificate_authority_data)
     authority = _source("certificate-authority", entry, data, cluster.certificate_authority, clock)
@@ -204,7 +205,9 @@ def _authority(entry: Entry[Cluster], clock: Clock) -> Source | None:
     return authority
 
 
-def _source(field: str, entry: Entry[Cluster] | Entry[User], data: Secret, path: str, clock: Clock) -> Source | None:
+def _source(
+    field: str, entry: Entry[Cluster] | Entry[User], data: Secret, path: str, clock: Clock
+) -> SecretSource | None:
     """What `<field>-data` holds, else the file that `<field>` names: data wins, as with kubectl."""
     if not data:
         return WatchedFile(f"{field} {path} of {entry}", Path(path), clock) if path else None
@@ -213,12 +216,12 @@ def _source(field: str, entry: Entry[Cluster] | Entry[User], data: Secret, path:
         text = base64.b64decode("".join(data.reveal().split()), validate=True).decode(errors="replace")
     except (binascii.Error, ValueError):
         raise Misconfigured(f"{origin} is not base64: encode it with base64 -w0") from None
-    return Inline(origin, Secret(text))
+    return InlineSecret(origin, Secret(text))
 
 
 def _credential(
-    chosen: Chosen, server: str, authority: Source | None, environ: Mapping[str, str], clock: Clock
-) -> Credential:
+    chosen: ResolvedContext, server: str, authority: SecretSource | None, environ: Mapping[str, str], clock: Clock
+) -> CredentialProvider:
     entry, user = chosen.user, chosen.user.value
     if user.auth_provider:
         raise Misconfigured(
@@ -244,16 +247,16 @@ def _credential(
     return StaticCredentials(token, certificate, key)
 
 
-def _token(entry: Entry[User], clock: Clock) -> Source | None:
+def _token(entry: Entry[User], clock: Clock) -> SecretSource | None:
     user = entry.value
     token = Secret(user.token.reveal().strip())
     if user.token_file:  # the file wins while it can be read, so says kubeconfig's reference
         return WatchedFile(f"tokenFile {user.token_file} of {entry}", Path(user.token_file), clock, token or None)
-    return Inline(f"the token of {entry}", token) if token else None
+    return InlineSecret(f"the token of {entry}", token) if token else None
 
 
-def _cluster_info(chosen: Chosen, server: str, authority: Source | None) -> dict[str, object]:
-    """What a plugin is told about the cluster if it asks for that."""
+def _cluster_info(chosen: ResolvedContext, server: str, authority: SecretSource | None) -> dict[str, object]:
+    """The cluster section for plugins with provideClusterInfo."""
     cluster = chosen.cluster.value
     text = authority.content().reveal() if authority else ""
     config = next((item.extension for item in cluster.extensions if item.name == f"{GROUP}/exec"), None)
@@ -279,12 +282,12 @@ def _impersonation(entry: Entry[User]) -> tuple[tuple[str, str], ...]:
         headers += [(f"Impersonate-Extra-{name}", value) for value in values]
     if headers and not user.impersonate:
         raise Misconfigured(f"{entry} has as-uid, as-groups or as-user-extra without a user: set the field as, too")
-    if not all(printable(value) for _, value in headers):
+    if not all(is_printable(value) for _, value in headers):
         raise Misconfigured(f"{entry} impersonates a name with a line break or a control character: remove that")
     return tuple(headers)
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""Which proxy stands between us and the server: kubeconfig's proxy-url, else HTTPS_PROXY and NO_PROXY as Go reads them.
+"""The proxy of a server: the kubeconfig's proxy-url, else HTTPS_PROXY and NO_PROXY as Go parses them.
 
-Python's own reading of NO_PROXY knows no networks (10.0.0.0/8), which is how clusters write it.
+Python's own parser of NO_PROXY does not support networks (10.0.0.0/8), which clusters use.
 """
 
 import ipaddress
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from paddle_operator.kube.errors import Misconfigured
 
 
-def checked_proxy(url: str, origin: str) -> str:
+def validate_proxy(url: str, origin: str) -> str:
     """The URL of an HTTP proxy. Raises Misconfigured, without the URL: it may hold a password."""
     if "://" not in url:
         url = f"http://{url}"
@@ -22,23 +22,23 @@ def checked_proxy(url: str, origin: str) -> str:
 
 
 def is_http_url(url: str) -> bool:
-    """Whether a URL names a scheme that we speak, a host and, if any, a port that exists."""
+    """Whether a URL has a supported scheme, a host and, if any, a valid port."""
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none, a name with an empty part or one of 64 letters
+    except ValueError:  # an invalid port or IPv6 address, or a label that is empty or too long
         return False
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy that the environment wants for this server, if any. Raises Misconfigured."""
+    """The proxy that the environment sets for this server, if any. Raises Misconfigured."""
     parts = urlsplit(server)
     name = f"{parts.scheme.upper()}_PROXY"
     url = _variable(environ, name)
     if not url or _excluded(parts, _variable(environ, "NO_PROXY")):
         return None
-    return checked_proxy(url, f"the environment variable {name}")
+    return validate_proxy(url, f"the environment variable {name}")
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

@@ -1,7 +1,7 @@
-"""Which server do we trust, and which certificate do we show it: SSL contexts, built again only when the files change.
+"""SSL contexts: the trusted authority and the client certificate, rebuilt only when their files change.
 
-Go, and so kubectl, judges certificates more mildly than Python 3.13: kubeadm's own certificate authority fails Python's
-strict mode (no authority key identifier), and an intermediate in the CA file is an anchor. We judge as kubectl does.
+Verification is as strict as kubectl's (Go), not as Python 3.13's: kubeadm's own certificate authority fails Python's
+strict mode (no authority key identifier), and an intermediate in the CA file is an anchor.
 """
 
 import logging
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from paddle_operator.kube.config.credentials import KeyPair, Secret, Source
+from paddle_operator.kube.config.credentials import KeyPair, Secret, SecretSource
 from paddle_operator.kube.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
@@ -20,9 +20,9 @@ _Content = tuple[Secret | None, KeyPair | None]
 
 
 class Trust:
-    """Servers whose certificate an authority has signed; None stands for the authorities of this system."""
+    """Trust servers with a certificate of this authority; None means the authorities of this system."""
 
-    def __init__(self, authority: Source | None = None) -> None:
+    def __init__(self, authority: SecretSource | None = None) -> None:
         self._authority = authority
 
     def content(self) -> Secret | None:
@@ -43,15 +43,15 @@ class Trust:
 
 
 class InsecureSkipVerify(Trust):
-    """Any server at all, because the kubeconfig says so."""
+    """Trust any server: insecure-skip-tls-verify of the kubeconfig."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
 
 
-class Contexts:
-    """The SSL context for what the files hold now."""
+class SSLContexts:
+    """The SSL context for the current content of the files."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
@@ -59,39 +59,39 @@ class Contexts:
         self._content: _Content | None = None
 
     def context(self, pair: KeyPair | None) -> ssl.SSLContext:
-        """The same object as long as the certificates are the same. Raises Misconfigured."""
+        """The same object until a certificate changes. Raises Misconfigured."""
         content = (self._trust.content(), pair)
         if self._context is None:
-            self._context = self._built(pair)
+            self._context = self._build(pair)
         elif content != self._content:
             try:
-                self._context = self._built(pair)
-            except Misconfigured as problem:  # a certificate without its key yet: the next look may find both
-                _log.warning("the new TLS files cannot be used, the old ones stay in use: %s", problem)
+                self._context = self._build(pair)
+            except Misconfigured as problem:  # a new certificate without its new key: the next check may find both
+                _log.warning("cannot use the new TLS files; using the previous ones", extra={"error": str(problem)})
         self._content = content
         return self._context
 
-    def _built(self, pair: KeyPair | None) -> ssl.SSLContext:
+    def _build(self, pair: KeyPair | None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         self._trust.apply(context)
         if pair is not None:
-            _show(pair, context)
+            _load_key_pair(pair, context)
         return context
 
 
-def _show(pair: KeyPair, context: ssl.SSLContext) -> None:
-    """Make the context present a client certificate. OpenSSL reads it only from files: they live for this moment."""
+def _load_key_pair(pair: KeyPair, context: ssl.SSLContext) -> None:
+    """Load a client certificate. OpenSSL reads it only from files, which are deleted at once."""
 
-    def ask_nobody() -> NoReturn:
+    def refuse_password() -> NoReturn:
         raise Misconfigured(f"the private key that belongs to {pair.origin} is encrypted: store it decrypted")
 
     try:
         with tempfile.TemporaryDirectory() as directory:
             certificate = _private_file(Path(directory, "certificate"), pair.certificate)
             key = _private_file(Path(directory, "key"), pair.key)
-            context.load_cert_chain(certificate, key, password=ask_nobody)
+            context.load_cert_chain(certificate, key, password=refuse_password)
     except ssl.SSLError as problem:
         fault = (
             "and its key do not belong together" if "MISMATCH" in (problem.reason or "") else "or its key is not PEM"
