@@ -38,7 +38,8 @@ async def _describe(target: Target, name: str) -> None:
         job = job_view(await client.get(PADDLE_JOBS, key))
         pods = await list_pods(client, job)
         created = job.metadata.creation_timestamp
-        events = await list_events(client, key.namespace, name, since=created.isoformat() if created else "")
+        since = created.isoformat() if created else ""
+        events = await list_events(client, key.namespace, name, uid=job.uid, since=since)
         rendezvous = await _rendezvous_env(client, key)
         target.warn_if_stopped(job.status.phase)
     echo("\n".join(page(job, pods, events, rendezvous, datetime.now(UTC))))

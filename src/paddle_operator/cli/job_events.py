@@ -11,10 +11,12 @@ Event = dict[str, Any]
 WHOLE_SECONDS = len("2026-05-04T12:00:01")
 
 
-async def list_events(client: Client, namespace: str, job: str | None, since: str = "") -> list[Event]:
-    """Events of one job or of all. `since` is the job's creation: events of an earlier job of its name are left out."""
+async def list_events(
+    client: Client, namespace: str, job: str | None, *, uid: str = "", since: str = ""
+) -> list[Event]:
+    """Events of one job or of all. UID and creation of the job leave out events of an earlier job of its name."""
     events = [dict(each) for each in await client.list_manifests(EVENTS, Scope(namespace))]
-    return [each for each in events if (job is None or is_about(each, job)) and not is_older(each, since)]
+    return [each for each in events if (job is None or is_about(each, job, uid)) and not is_older(each, since)]
 
 
 def is_older(event: Event, than: str) -> bool:
@@ -22,11 +24,13 @@ def is_older(event: Event, than: str) -> bool:
     return (last_seen(event) or than)[:WHOLE_SECONDS] < than[:WHOLE_SECONDS]
 
 
-def is_about(event: Event, job: str) -> bool:
+def is_about(event: Event, job: str, uid: str = "") -> bool:
     """About the job itself, or about an object named like its children."""
     regarding = event.get("regarding") or {}
     name = str(regarding.get("name", ""))
-    return name == job if regarding.get("kind") == KIND else name.startswith(f"{job}-")
+    if regarding.get("kind") == KIND:
+        return name == job and uid in ("", regarding.get("uid"))
+    return name.startswith(f"{job}-")
 
 
 def last_seen(event: Event) -> str | None:
