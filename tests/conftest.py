@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     raise_recursion_limit()  # as each of our programs does
     config.addinivalue_line("markers", "cluster: needs a real control plane (set where a fixture starts one)")
     config.addinivalue_line("markers", "long: minutes for what a shorter test shows as well; only with --long")
+    config.addinivalue_line("markers", "planes(*names): the API servers a story runs on: real (the default), embedded")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at -m

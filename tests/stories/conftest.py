@@ -22,10 +22,6 @@ __all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
 P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "planes(*names): the API servers a story runs on: real (the default), embedded")
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--golden-update", action="store_true", help="write tests/stories/golden/ anew: then read the diff"
