@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import packages_distributions
 
 from tests.images.programs import IMAGES
-from tests.install.installed import MANAGER, OPERATOR, objects
+from tests.install.installation import MANAGER, OPERATOR, parse_objects
 
 FOLDER = IMAGES / "controller"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
@@ -35,6 +35,6 @@ def test_image_has_every_imported_package() -> None:
 
 
 def test_image_user_and_entrypoint_match_the_manifest() -> None:
-    (container,) = objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]["containers"]
+    (container,) = parse_objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]["containers"]
     assert re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE) == [str(container["securityContext"]["runAsUser"])]
     assert re.findall(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE) == [json.dumps(container["command"])]

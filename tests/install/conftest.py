@@ -1,4 +1,4 @@
-"""A control plane of their own for tests that install and uninstall: what is cluster-wide is theirs alone."""
+"""A control plane per test: installing and uninstalling changes cluster-wide objects."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +15,8 @@ __all__ = ["pytest_collection_finish", "volcano_built"]
 
 @pytest.fixture
 def plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
-    with ControlPlane.start(control_plane_binaries) as started:
-        yield started
+    with ControlPlane.start(control_plane_binaries) as control_plane:
+        yield control_plane
 
 
 @pytest.fixture(scope="session")

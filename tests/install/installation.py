@@ -1,7 +1,7 @@
-"""What an installation is in a test: the objects of its manifests, and its process with the rights that they give.
+"""An installation under test: the objects of its manifests, and the manager process with the rights they grant.
 
-Hollow nodes only play the pod of the Deployment. The process beside it is the real one, with the pod's own arguments
-and a token of its ServiceAccount; only the addresses that it listens on are those of the test.
+Hollow nodes only simulate the Deployment's pod. The manager runs beside them as a real process, with the pod's
+arguments and a token of its ServiceAccount; only its listen addresses differ.
 """
 
 import asyncio
@@ -27,38 +27,38 @@ NAMESPACE = "paddle-system"
 ACCOUNT = "paddle-manager-sa"
 
 Manifest = dict[str, Any]
-Place = tuple[str, str, str]  # kind, namespace, name
+ObjectRef = tuple[str, str, str]  # kind, namespace, name
 
-MANAGER: Place = ("Deployment", NAMESPACE, "paddle-controller-manager")
-
-
-def objects(text: str) -> dict[Place, Manifest]:
-    """The documents of a YAML by what they are called."""
-    found = [each for each in yaml.safe_load_all(text) if each]
-    return {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in found}
+MANAGER: ObjectRef = ("Deployment", NAMESPACE, "paddle-controller-manager")
 
 
-def arguments_of(deployment: Manifest) -> list[str]:
+def parse_objects(text: str) -> dict[ObjectRef, Manifest]:
+    """The documents of a YAML by kind, namespace and name."""
+    documents = [each for each in yaml.safe_load_all(text) if each]
+    return {(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in documents}
+
+
+def manager_arguments(deployment: Manifest) -> list[str]:
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["command"] == ["/manager"]
     arguments: list[str] = container["args"]
     return arguments
 
 
-async def kubeconfig_of_account(plane: ControlPlane, folder: Path, namespace: str = NAMESPACE) -> Path:
-    """As the pod of a ServiceAccount is given it: a token that the API server itself has made out."""
+async def service_account_kubeconfig(plane: ControlPlane, folder: Path, namespace: str = NAMESPACE) -> Path:
+    """Write a kubeconfig with a token that the API server issued for the ServiceAccount, as its pod has."""
     token = await plane.kubectl("--namespace", namespace, "create", "token", ACCOUNT, "--duration=1h")
     config = yaml.safe_load(plane.kubeconfig_for("tester-1").read_text())
     config["users"][0]["user"] = {"token": token.strip()}
     config["contexts"][0]["context"]["namespace"] = namespace
-    path = folder / "kubeconfig-of-account"
+    path = folder / "service-account-kubeconfig"
     path.write_text(json.dumps(config))
     path.chmod(0o600)
     return path
 
 
-async def until_known(plane: ControlPlane, kind: str) -> None:
-    """The API server lists a kind a moment after it has its definition; kubectl asks for the list."""
+async def wait_kind_listed(plane: ControlPlane, kind: str) -> None:
+    """Wait until kubectl can list a kind: discovery has it a moment after its definition."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
@@ -68,31 +68,34 @@ async def until_known(plane: ControlPlane, kind: str) -> None:
             return
 
 
-async def look_for_kinds(plane: ControlPlane) -> None:
-    """The garbage collector, that is: by itself it looks for new ones every 30 s only."""
+async def restart_controller_manager(plane: ControlPlane) -> None:
+    """So that the garbage collector knows new kinds at once: it discovers them only every 30 s."""
     await plane.controller_manager.kill()
     await plane.controller_manager.start()
 
 
 @asynccontextmanager
-async def manager_of(kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None) -> AsyncIterator[int]:
-    """The process, until it is left; gives the port of its metrics. Raises AssertionError if it ends by itself."""
-    async with process_of(kubeconfig, *arguments, log=log) as (process, metrics):
-        yield metrics
-        assert process.returncode is None, f"the operator ended by itself with code {process.returncode}"
+async def run_manager(kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None) -> AsyncIterator[int]:
+    """Run the manager and yield its metrics port. Raises AssertionError if it exits by itself."""
+    async with start_manager(kubeconfig, *arguments, log=log) as (process, metrics_port):
+        yield metrics_port
+        assert process.returncode is None, f"the manager exited by itself with code {process.returncode}"
 
 
 @asynccontextmanager
-async def process_of(
+async def start_manager(
     kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-    """The same, for who takes its lease and its rights away: without them it ends after a while, as it should."""
-    health, metrics = free_ports(2)
+    """Like run_manager, for tests that remove its lease or rights, after which it exits on purpose."""
+    health_port, metrics_port = free_ports(2)
     command = [sys.executable, "-m", "paddle_operator.manager", f"--kubeconfig={kubeconfig}", *arguments]
-    command += [f"--health-probe-bind-address={LOOPBACK}:{health}", f"--metrics-bind-address={LOOPBACK}:{metrics}"]
+    command += [
+        f"--health-probe-bind-address={LOOPBACK}:{health_port}",
+        f"--metrics-bind-address={LOOPBACK}:{metrics_port}",
+    ]
     process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
-        yield process, metrics
+        yield process, metrics_port
     finally:
         if process.returncode is None:
             process.terminate()

@@ -1,4 +1,4 @@
-"""The chart gives what the manifests give, and lives through install, upgrade, rollback and uninstall."""
+"""The chart renders the same objects as the manifests; jobs survive install, upgrade, rollback and uninstall."""
 
 import asyncio
 import re
@@ -12,73 +12,77 @@ import yaml
 
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.install.installed import (
+from tests.install.installation import (
     CLUSTER_WIDE,
     CRD,
     MANAGER,
     OPERATOR,
     ROOT,
     Manifest,
-    Place,
-    arguments_of,
-    objects,
-    until_known,
+    ObjectRef,
+    manager_arguments,
+    parse_objects,
+    wait_kind_listed,
 )
 
 CHART = ROOT / "charts/paddle-operator"
 
 
 class HelmError(RuntimeError):
-    """What Helm said against it."""
+    """Helm failed; the message is its output."""
 
 
-def helm_says(helm: Path, *arguments: str, kubeconfig: Path | None = None) -> str:
-    """Raises HelmError."""
-    where = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-    done = subprocess.run([helm, *arguments, *where], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise HelmError(done.stdout + done.stderr)
-    return done.stdout
+def run_helm(helm: Path, *arguments: str, kubeconfig: Path | None = None) -> str:
+    """Run Helm and return its output. Raises HelmError."""
+    options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    result = subprocess.run([helm, *arguments, *options], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise HelmError(result.stdout + result.stderr)
+    return result.stdout
 
 
-def rendered(helm: Path, *values: str) -> dict[Place, Manifest]:
-    settings = [part for value in values for part in ("--set", value)]
-    return objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", *settings))
+def render_chart(helm: Path, *values: str) -> dict[ObjectRef, Manifest]:
+    settings = [argument for value in values for argument in ("--set", value)]
+    return parse_objects(run_helm(helm, "template", "paddle-operator", str(CHART), "--namespace=default", *settings))
 
 
-def without_notes(found: dict[Place, Manifest]) -> dict[Place, Manifest]:
-    """The chart's namespace says that it is to be kept, and that is all that may differ."""
-    for (kind, _, _), each in found.items():
+def without_namespace_annotations(objects: dict[ObjectRef, Manifest]) -> dict[ObjectRef, Manifest]:
+    """Without the chart's resource-policy annotation, the only permitted difference."""
+    for (kind, _, _), each in objects.items():
         if kind == "Namespace":
             each["metadata"].pop("annotations", None)
-    return found
+    return objects
 
 
 def test_helm_lint_passes(helm: Path) -> None:
-    assert "0 chart(s) failed" in helm_says(helm, "lint", "--strict", str(CHART))
+    assert "0 chart(s) failed" in run_helm(helm, "lint", "--strict", str(CHART))
 
 
 def test_default_chart_matches_the_readme_manifests(helm: Path) -> None:
-    assert without_notes(rendered(helm)) == objects(OPERATOR.read_text())
+    assert without_namespace_annotations(render_chart(helm)) == parse_objects(OPERATOR.read_text())
 
 
 def test_cluster_wide_chart_matches_its_manifest(helm: Path) -> None:
-    assert without_notes(rendered(helm, "jobnamespace=", "userRoles=true")) == objects(CLUSTER_WIDE.read_text())
+    assert without_namespace_annotations(render_chart(helm, "jobnamespace=", "userRoles=true")) == parse_objects(
+        CLUSTER_WIDE.read_text()
+    )
 
 
 def test_several_namespaces_get_roles_only(helm: Path) -> None:
-    found = rendered(helm, r"jobnamespace=team-a\, team-b")
-    roles = {place for place in found if "Role" in place[0] and "manager" in place[2]}
+    found = render_chart(helm, r"jobnamespace=team-a\, team-b")
+    roles = {ref for ref in found if "Role" in ref[0] and "manager" in ref[2]}
     kinds = ("Role", "paddle-manager-role"), ("RoleBinding", "paddle-manager-rolebinding")
     assert roles == {(kind, team, name) for team in ("team-a", "team-b") for kind, name in kinds}
     assert not any(kind.startswith("Cluster") for kind, _, _ in found)
-    assert "--namespace=team-a,team-b" in arguments_of(found[MANAGER])
+    assert "--namespace=team-a,team-b" in manager_arguments(found[MANAGER])
 
 
 def test_two_releases_share_no_object(helm: Path) -> None:
-    """Helm would refuse the second, or the first one's end would take it along."""
-    here, there = (rendered(helm, f"controllernamespace={team}", f"jobnamespace={team}") for team in ("here", "there"))
-    assert here.keys() & there.keys() == set()
+    """Otherwise Helm would refuse the second, or uninstalling the first would delete shared objects."""
+    first, second = (
+        render_chart(helm, f"controllernamespace={team}", f"jobnamespace={team}") for team in ("team-a", "team-b")
+    )
+    assert first.keys() & second.keys() == set()
 
 
 SETTINGS: dict[str, tuple[str, Any]] = {
@@ -109,22 +113,23 @@ SETTINGS: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_value_reaches_its_field(helm: Path, setting: str) -> None:
     field, value = SETTINGS[setting]
-    found = [each for each in fields(rendered(helm, setting)[MANAGER], field) if str(value) in str(each)]
-    assert found, f"no {field} with {value}"
+    values = [each for each in find_values(render_chart(helm, setting)[MANAGER], field) if str(value) in str(each)]
+    assert values, f"no {field} with {value}"
 
 
-def fields(part: Any, name: str) -> list[Any]:
-    if isinstance(part, list):
-        return [found for each in part for found in fields(each, name)]
-    if not isinstance(part, dict):
+def find_values(node: Any, field: str) -> list[Any]:
+    """The values of all fields of this name below a node."""
+    if isinstance(node, list):
+        return [value for item in node for value in find_values(item, field)]
+    if not isinstance(node, dict):
         return []
-    return [value for key, value in part.items() if key == name] + [
-        found for value in part.values() for found in fields(value, name)
+    return [value for key, value in node.items() if key == field] + [
+        value for child in node.values() for value in find_values(child, field)
     ]
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         "replicas=-1",
         "scheduling=kueue",
@@ -138,45 +143,45 @@ def fields(part: Any, name: str) -> list[Any]:
         "metrics.serviceMonitor.interval=often",
     ],
 )
-def test_invalid_value_is_refused_by_the_schema(helm: Path, wrong: str) -> None:
-    with pytest.raises(HelmError, match=wrong.partition("=")[0].split(".")[-1]):
-        rendered(helm, wrong)
+def test_invalid_value_is_refused_by_the_schema(helm: Path, invalid: str) -> None:
+    with pytest.raises(HelmError, match=invalid.partition("=")[0].split(".")[-1]):
+        render_chart(helm, invalid)
 
 
-@pytest.mark.parametrize("wish", ["metrics.serviceMonitor.enabled=true", "metrics.service=true"])
-def test_monitor_without_metrics_is_refused(helm: Path, wish: str) -> None:
+@pytest.mark.parametrize("setting", ["metrics.serviceMonitor.enabled=true", "metrics.service=true"])
+def test_monitor_without_metrics_is_refused(helm: Path, setting: str) -> None:
     with pytest.raises(HelmError, match=r"metrics\.bindAddress is 0, which serves no metrics"):
-        rendered(helm, wish, "metrics.bindAddress=0")
+        render_chart(helm, setting, "metrics.bindAddress=0")
 
 
 def test_numeric_names_stay_strings(helm: Path) -> None:
-    written = "--set-string=jobnamespace=123,controllernamespace=456,serviceAccount.name=7,metrics.tlsSecret=8"
-    found = objects(helm_says(helm, "template", "paddle-operator", str(CHART), "--namespace=default", written))
+    setting = "--set-string=jobnamespace=123,controllernamespace=456,serviceAccount.name=7,metrics.tlsSecret=8"
+    found = parse_objects(run_helm(helm, "template", "paddle-operator", str(CHART), "--namespace=default", setting))
     assert ("Role", "123", "paddle-manager-role") in found
     assert ("Deployment", "456", MANAGER[2]) in found
     (account,) = (name for kind, _, name in found if kind == "ServiceAccount")
-    (binding,) = (each for (kind, place, _), each in found.items() if (kind, place) == ("RoleBinding", "123"))
+    (binding,) = (each for (kind, namespace, _), each in found.items() if (kind, namespace) == ("RoleBinding", "123"))
     pod = found["Deployment", "456", MANAGER[2]]["spec"]["template"]["spec"]
-    named = (
+    names = (
         account,
         binding["subjects"][0]["name"],
         pod["serviceAccountName"],
         pod["volumes"][0]["secret"]["secretName"],
     )
-    assert named == ("7", "7", "7", "8")
+    assert names == ("7", "7", "7", "8")
 
 
 def test_scrape_interval_formats(helm: Path) -> None:
     settings = "metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.interval=1m30s"
-    (monitor,) = (each for (kind, _, _), each in rendered(helm, *settings).items() if kind == "ServiceMonitor")
+    (monitor,) = (each for (kind, _, _), each in render_chart(helm, *settings).items() if kind == "ServiceMonitor")
     assert monitor["spec"]["endpoints"][0]["interval"] == "1m30s"
 
 
 def test_service_monitor_matches_config(helm: Path) -> None:
-    found = rendered(helm, "metrics.serviceMonitor.enabled=true")
+    found = render_chart(helm, "metrics.serviceMonitor.enabled=true")
     for name in ("service.yaml", "service_monitor.yaml"):
-        for place, each in objects((ROOT / "config/prometheus" / name).read_text()).items():
-            assert found[place] == each
+        for ref, each in parse_objects((ROOT / "config/prometheus" / name).read_text()).items():
+            assert found[ref] == each
 
 
 @pytest.mark.timeout(600)
@@ -184,25 +189,27 @@ async def test_jobs_survive_the_release_lifecycle(plane: ControlPlane, helm: Pat
     kubeconfig = plane.kubeconfig_for("tester-1")
 
     async def run(*arguments: str) -> str:
-        return await asyncio.to_thread(helm_says, helm, *arguments, kubeconfig=kubeconfig)
+        return await asyncio.to_thread(run_helm, helm, *arguments, kubeconfig=kubeconfig)
 
     async def replicas() -> str:
-        what = ("get", "deployment", MANAGER[2], "-o", "jsonpath={.spec.replicas}")
-        return await plane.kubectl("-n", "paddle-system", *what)
+        query = ("get", "deployment", MANAGER[2], "-o", "jsonpath={.spec.replicas}")
+        return await plane.kubectl("-n", "paddle-system", *query)
 
     await run("install", "paddle-operator", str(CHART))
     assert "paddlejobs.batch.paddlepaddle.org" in await plane.kubectl("get", "crd")
     assert await replicas() == "1"
-    await until_known(plane, "paddlejobs")
+    await wait_kind_listed(plane, "paddlejobs")
     job = yaml.safe_load((ROOT / "deploy/examples/wide_and_deep.yaml").read_text())
     await plane.kubectl("-n", "paddle-system", "apply", "-f", "-", stdin=yaml.safe_dump(job))
-    told = await run("upgrade", "paddle-operator", str(CHART), "--set", "replicas=2")
+    output = await run("upgrade", "paddle-operator", str(CHART), "--set", "replicas=2")
     assert await replicas() == "2"
-    notes = re.findall(r"^  kubectl (apply .*) -f deploy/v1/crd.yaml$", told, re.MULTILINE)
-    (kind,) = objects(CRD.read_text()).values()
-    kind["spec"]["versions"][0]["additionalPrinterColumns"][0]["description"] = "of another version"
-    await plane.kubectl(*shlex.split(notes[0]), "-f", "-", stdin=yaml.safe_dump(kind))
-    assert "of another version" in await plane.kubectl("get", "crd", "paddlejobs.batch.paddlepaddle.org", "-o", "yaml")
+    (apply_crd,) = re.findall(r"^  kubectl (apply .*) -f deploy/v1/crd.yaml$", output, re.MULTILINE)
+    (crd,) = parse_objects(CRD.read_text()).values()
+    crd["spec"]["versions"][0]["additionalPrinterColumns"][0]["description"] = "changed by an upgrade"
+    await plane.kubectl(*shlex.split(apply_crd), "-f", "-", stdin=yaml.safe_dump(crd))
+    assert "changed by an upgrade" in await plane.kubectl(
+        "get", "crd", "paddlejobs.batch.paddlepaddle.org", "-o", "yaml"
+    )
     await run("rollback", "paddle-operator", "1")
     assert await replicas() == "1"
     await run("uninstall", "paddle-operator")

@@ -1,4 +1,4 @@
-"""Does `make e2e` run? On real nodes it is run by hand; here hollow ones play what its programs would do."""
+"""Does `make e2e` run? On real nodes it is run by hand; here hollow nodes simulate its programs."""
 
 import asyncio
 import os
@@ -10,21 +10,21 @@ from paddle_operator.kube.client import Client
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
-from tests.install.installed import CRD, ROOT, look_for_kinds
+from tests.install.installation import CRD, ROOT, restart_controller_manager
 
-ENDS_WELL = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
-FAILS = ("clean-*-worker-1", "retried-worker-0")
+SUCCEEDING_PODS = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
+FAILING_PODS = ("clean-*-worker-1", "retried-worker-0")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_e2e_suite_passes_on_hollow_nodes(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "--server-side", "-f", str(CRD))
-    await look_for_kinds(plane)
+    await restart_controller_manager(plane)
     async with Client(plane.connection()) as client, HollowNodes(client, count=4) as nodes:
-        for pods in ENDS_WELL:
+        for pods in SUCCEEDING_PODS:
             nodes.script(pods, exits(0, after=0.5))
-        for pods in FAILS:
+        for pods in FAILING_PODS:
             nodes.script(pods, exits(7, after=0.2))
         variables = {
             "KUBECONFIG": str(plane.kubeconfig_for("tester-1")),

@@ -1,4 +1,4 @@
-"""A namespace that enforces `restricted`, and people with Kubernetes' own roles."""
+"""Pod security `restricted`, secrets in output, disruption budgets, and Kubernetes' own user roles."""
 
 import asyncio
 import json
@@ -17,15 +17,15 @@ from testbed.hollow_script import exits
 from testbed.ports import LOOPBACK
 from testbed.request import RequestError
 from testbed.watch_until import watch_objects
-from tests.install.installed import (
+from tests.install.installation import (
     CLUSTER_WIDE,
     CRD,
     MANAGER,
     OPERATOR,
-    arguments_of,
-    kubeconfig_of_account,
-    manager_of,
-    objects,
+    manager_arguments,
+    parse_objects,
+    run_manager,
+    service_account_kubeconfig,
 )
 from tests.stories.harness import FULL_JOBS
 from tests.stories.jobs import a_job, a_template, with_template
@@ -47,10 +47,10 @@ async def test_restricted_pod_security_allows_operator_and_jobs(plane: ControlPl
     async with Client(plane.connection()) as client, HollowNodes(client, count=2) as nodes:
         nodes.script("*-worker-*", exits(0, after=0.5))
         await plane.kubectl("-n", "paddle-system", "rollout", "status", f"deployment/{MANAGER[2]}", "--timeout=240s")
-        arguments = arguments_of(objects(OPERATOR.read_text())[MANAGER])
+        arguments = manager_arguments(parse_objects(OPERATOR.read_text())[MANAGER])
         async with (
             watch_objects(client, FULL_JOBS, Scope("paddle-system")) as jobs,
-            manager_of(await kubeconfig_of_account(plane, tmp_path), *arguments),
+            run_manager(await service_account_kubeconfig(plane, tmp_path), *arguments),
         ):
             for name, intranet in (("by-address", "PodIP"), ("by-name", "Service")):
                 job = a_job(name, ps=1, workers=2, intranet=intranet)
@@ -63,20 +63,20 @@ async def test_restricted_pod_security_allows_operator_and_jobs(plane: ControlPl
 
 @pytest.mark.timeout(180)
 async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, tmp_path: Path) -> None:
-    """Also not where a pod is refused, and with every line of the log."""
+    """Not even at log level debug and in the message of a refused pod."""
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
     await plane.kubectl("label", "namespace", "paddle-system", ENFORCE)
-    kubeconfig = await kubeconfig_of_account(plane, tmp_path)
-    (account,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
-    (tmp_path / "token").write_text("of-those-who-watch")
-    password = {"env": [{"name": "PASSWORD", "value": "of-a-template"}]}
+    kubeconfig = await service_account_kubeconfig(plane, tmp_path)
+    (account_token,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
+    (tmp_path / "token").write_text("metrics-secret")
+    password = {"env": [{"name": "PASSWORD", "value": "template-secret"}]}
     templates = {"runs": a_template(securityContext=RESTRICTED, **password), "refused": a_template(**password)}
-    protected = ["--log-level=debug", f"--metrics-token-file={tmp_path / 'token'}"]
+    options = ["--log-level=debug", f"--metrics-token-file={tmp_path / 'token'}"]
     async with Client(plane.connection()) as client, HollowNodes(client, count=2):
         with (tmp_path / "log").open("wb") as log:
             async with (
                 watch_objects(client, FULL_JOBS, Scope("paddle-system")) as jobs,
-                manager_of(kubeconfig, "--namespace=paddle-system", *protected, log=log) as port,
+                run_manager(kubeconfig, "--namespace=paddle-system", *options, log=log) as port,
             ):
                 for name, template in templates.items():
                     job = with_template(a_job(name, workers=2), template)
@@ -84,18 +84,18 @@ async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, t
                     await client.create(FULL_JOBS, job)
                 await jobs.until("runs", lambda job: job.phase == "Running", within_seconds=60)
                 refused = await jobs.until("refused", lambda job: "violates PodSecurity" in str(job.status))
-                header = {"Authorization": "Bearer of-those-who-watch"}
+                header = {"Authorization": "Bearer metrics-secret"}
                 url = f"http://{LOOPBACK}:{port}/metrics"
-                async with aiohttp.ClientSession(headers=header) as session, session.get(url) as reply:
-                    figures = await reply.text()
+                async with aiohttp.ClientSession(headers=header) as session, session.get(url) as response:
+                    metrics = await response.text()
     events = await plane.kubectl("-n", "paddle-system", "get", "events", "-o", "yaml")
-    lines = (tmp_path / "log").read_text()
-    assert "asked" in lines
+    log_text = (tmp_path / "log").read_text()
+    assert "/api/v1/namespaces/paddle-system/pods" in log_text, "requests are not logged at level debug"
     assert "violates PodSecurity" in events
-    assert 'paddlejobs{phase="Running"} 1.0' in figures
-    for secret in (account, "of-those-who-watch", "of-a-template"):
-        for told in (lines, events, str(refused.status), figures):
-            assert secret not in told
+    assert 'paddlejobs{phase="Running"} 1.0' in metrics
+    for secret in (account_token, "metrics-secret", "template-secret"):
+        for text in (log_text, events, str(refused.status), metrics):
+            assert secret not in text
 
 
 @pytest.mark.timeout(180)
@@ -106,8 +106,8 @@ async def test_drain_respects_the_disruption_budget(plane: ControlPlane) -> None
     async def kubectl(*arguments: str) -> None:
         await plane.kubectl("-n", "paddle-system", *arguments)
 
-    async def replicas() -> list[Key]:
-        """So many as there are to be, and the budget has counted them."""
+    async def wait_replicas() -> list[Key]:
+        """Wait until the rollout is complete and the budget has counted the pods."""
         await kubectl("rollout", "status", manager, "--timeout=60s")
         await kubectl("wait", budget, "--for=jsonpath={.status.disruptionsAllowed}=1", "--timeout=60s")
         return [
@@ -117,40 +117,40 @@ async def test_drain_respects_the_disruption_budget(plane: ControlPlane) -> None
         ]
 
     async with Client(plane.connection()) as client, HollowNodes(client, count=2):
-        (only,) = await replicas()
+        (only,) = await wait_replicas()
         await client.evict(only)
         await kubectl("scale", manager, "--replicas=2")
         await kubectl("wait", manager, "--for=jsonpath={.status.readyReplicas}=2", "--timeout=60s")
-        first, second = await replicas()
+        first, second = await wait_replicas()
         nodes = (await plane.kubectl("get", "nodes", "-o", "name")).split()
-        await kubectl("cordon", *nodes)  # so that no other can take the place of the first
+        await kubectl("cordon", *nodes)  # so that the first pod cannot be replaced
         await client.evict(first)
         with pytest.raises(TooManyRequests, match="disruption budget"):
             await client.evict(second)
 
 
 def test_grace_period_covers_a_clean_shutdown() -> None:
-    """Killed before that, it would hold the lease, and the other replica would wait until it runs out."""
-    pod = objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]
+    """Killed earlier, it would keep the lease, and the other replica would wait until the lease expires."""
+    pod = parse_objects(OPERATOR.read_text())[MANAGER]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > DRAIN_SECONDS + FLUSH_SECONDS
 
 
 async def test_edit_and_view_roles_aggregate_paddlejobs(plane: ControlPlane) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(CLUSTER_WIDE))
     await plane.kubectl("create", "namespace", "team")
-    for person, role in (("ada", "edit"), ("bob", "view")):
-        await plane.kubectl("-n", "team", "create", "rolebinding", person, f"--clusterrole={role}", f"--user={person}")
+    for user, role in (("ada", "edit"), ("bob", "view")):
+        await plane.kubectl("-n", "team", "create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}")
 
-    async def can(person: str, verb: str, what: str, part: str = "") -> bool:
-        asked = (verb, what, f"--subresource={part}", f"--as={person}")
+    async def can(user: str, verb: str, resource: str, subresource: str = "") -> bool:
+        query = (verb, resource, f"--subresource={subresource}", f"--as={user}")
         try:
-            said = await plane.kubectl("-n", "team", "auth", "can-i", *asked)
-        except RequestError:  # its exit code says no
+            answer = await plane.kubectl("-n", "team", "auth", "can-i", *query)
+        except RequestError:  # exit code 1 means no
             return False
-        return said.strip() == "yes"
+        return answer.strip() == "yes"
 
     async with asyncio.timeout(120):
-        while not await can("bob", "list", "paddlejobs"):  # the controller manager adds our roles to its own
+        while not await can("bob", "list", "paddlejobs"):  # the controller manager aggregates our roles
             await asyncio.sleep(0.2)
         while not await can("ada", "create", "paddlejobs"):
             await asyncio.sleep(0.2)

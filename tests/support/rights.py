@@ -7,7 +7,7 @@ import yaml
 from paddle_operator.kube.config.server import StaticServerConfig
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.install.installed import ACCOUNT, CLUSTER_WIDE, objects
+from tests.install.installation import ACCOUNT, CLUSTER_WIDE, parse_objects
 
 NAMESPACE = "paddle-system"
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"  # the operator's name in the audit log
@@ -19,7 +19,7 @@ _tokens: WeakKeyDictionary[ControlPlane, str] = WeakKeyDictionary()
 async def connection_of_operator(control_plane: ControlPlane) -> StaticServerConfig:
     """With a token that the API server has made out for it; the rights are applied where they are not yet."""
     if control_plane not in _tokens:
-        rights = [each for (kind, _, _), each in objects(CLUSTER_WIDE.read_text()).items() if kind in KINDS]
+        rights = [each for (kind, _, _), each in parse_objects(CLUSTER_WIDE.read_text()).items() if kind in KINDS]
         await control_plane.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(rights))
         while not await _are_known(control_plane):
             pass
