@@ -325,7 +325,7 @@ async def test_a_queue_that_does_not_exist_is_named(harness: GangHarness) -> Non
     """Volcano itself says nothing at all of such a group."""
     await harness.submit(a_gang(schedulingPolicy={"queue": "nowhere"}))
     job = await harness.wait_not_running_for_volcano()
-    assert "queue nowhere, and says nothing of it: is there such a queue" in running_message(job)
+    assert "queue nowhere and Volcano reports no reason; check that the queue exists" in running_message(job)
     async with harness.queue("nowhere", cpu="4"):
         await harness.wait_phase("mnist", "Running")
 
