@@ -141,12 +141,13 @@ async def run(
         )
         reconcilers = build_reconcilers(client, recorder, settings_of(flags), kinds)
         manager = build_manager(recorder, reconcilers, serving, elector, on_synced=freeze_garbage_collector)
+        watched = ", ".join(f"{each.definition.kind}s" for each in kinds)
         log.info(
             "started",
             extra={
                 "version": __version__,
                 "server": connection.server,
-                "watches": f"{', '.join(f'{each.definition.kind}s' for each in kinds)} in {', '.join(flags.namespace) or 'all namespaces'}",
+                "watches": f"{watched} in {', '.join(flags.namespace) or 'all namespaces'}",
                 "leader_election": flags.leader_elect,
                 "elastic": bool(flags.etcd_server),
                 "gangs": flags.scheduling or "none",

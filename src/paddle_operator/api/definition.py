@@ -1,4 +1,4 @@
-"""What is one of our kinds? Names, types, rules and columns; CRD, decoding, reference and local API server read these."""
+"""One of our kinds: names, types, rules and columns. The CRD, decoding, the reference and local mode read them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -33,7 +33,7 @@ class PortBlocks:
         return cls(blocks_of(ports))
 
     def register(self, jobs: Iterable[Job]) -> None:
-        """Register a cache whose jobs' blocks are taken. Several caches may share the nodes: these have no namespace."""
+        """Register a cache whose jobs hold blocks. Caches of several namespaces share the nodes and their ports."""
         self._caches.append(jobs)
 
     def reserve(self, job: Job) -> int | None:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of PaddleJobs; those of the runtime are in kube/metrics.py. No label has more than a few values."""
+"""Prometheus metrics of PaddleJobs; kube/metrics.py has those of the runtime. No label has more than a few values."""
 
 from collections import Counter as ValueCounter
 from collections.abc import Iterable, Iterator, Mapping

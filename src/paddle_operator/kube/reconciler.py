@@ -1,6 +1,6 @@
-"""Everything that controllers of different kinds share: caches, owner indexes, work queue, debounce, status before writes.
+"""What controllers of different kinds share: caches, owner indexes, work queue, debounce, status before writes.
 
-A kind subclasses Reconciler, passes its informers, and implements `plan`. `build_manager` runs reconcilers as a process.
+A kind subclasses Reconciler, passes its informers and implements `plan`. `build_manager` runs reconcilers.
 """
 
 import logging

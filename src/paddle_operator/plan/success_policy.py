@@ -1,4 +1,4 @@
-"""spec.successPolicy: has the job succeeded? Without a policy, when all workers have, or all pods if it has no workers."""
+"""spec.successPolicy: has the job succeeded? Without one, when all workers have, or all pods if it has no workers."""
 
 from paddle_operator.api.paddlejob import Role, success_indexes, success_rule
 from paddle_operator.plan.observed import ObservedJob
