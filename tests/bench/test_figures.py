@@ -1,4 +1,4 @@
-"""Every figure can be measured: a few pods on a real API server, and no stopwatch."""
+"""Every figure can be measured: a few pods on a real API server; no value is judged."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,9 +46,9 @@ async def test_load_figures_match_the_range_file(control_plane: ControlPlane) ->
         yield await BenchCluster.create_live(control_plane, (NAMESPACE,), Progress())
 
     found = await load(new_cluster, "few", Shape(jobs=2, workers=2, servers=1), 1)
-    of_each = {name.removeprefix("load_few_") for name in found}
-    expected = {f"load_{name}_{figure}" for name in LOADS for figure in of_each}
-    small = await load(new_cluster, "500x2", Shape(jobs=2, workers=1, servers=1), 1)  # beside a second ceiling
+    figures = {name.removeprefix("load_few_") for name in found}
+    expected = {f"load_{name}_{figure}" for name in LOADS for figure in figures}
+    small = await load(new_cluster, "500x2", Shape(jobs=2, workers=1, servers=1), 1)  # it has a second ceiling
     assert small.keys() - expected == {"load_500x2_submitted_ceiling", "load_500x2_submitted_share"}
     samples = small | await behind(new_cluster, Shape(jobs=1, workers=3), 1)
     assert expected | samples.keys() == {name for name in ranges() if name.startswith(LOAD_PREFIXES)}

@@ -1,4 +1,4 @@
-"""The range file says what is judged and how."""
+"""The range file declares which figures are judged, and by which limit."""
 
 from pathlib import Path
 

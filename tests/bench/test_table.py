@@ -1,4 +1,4 @@
-"""What a person reads at the end of a bench."""
+"""The table and verdict printed at the end of a benchmark."""
 
 import pytest
 

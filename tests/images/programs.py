@@ -1,4 +1,4 @@
-"""The modules of the training programs that need no Paddle, each loaded from its file: two programs have a `data`."""
+"""Loads those modules of the training programs that need no Paddle, by file: both programs have a module `data`."""
 
 import importlib.util
 import sys
@@ -10,7 +10,7 @@ RESNET = IMAGES / "demo-resnet/resnet"
 WIDE_AND_DEEP = IMAGES / "demo-wide-and-deep/wide_and_deep"
 
 
-def loaded(program: Path, module: str) -> ModuleType:
+def load_module(program: Path, module: str) -> ModuleType:
     name = f"images_{program.name}_{module}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, program / f"{module}.py")

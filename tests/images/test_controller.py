@@ -1,4 +1,4 @@
-"""The operator's own image: no Docker is here to build it, so what it is made of is held to what its process needs."""
+"""The operator's image. It is not built here; its inputs are compared with what the manager imports."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from tests.install.installation import MANAGER, OPERATOR, parse_objects
 FOLDER = IMAGES / "controller"
 DOCKERFILE = (FOLDER / "Dockerfile").read_text()
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
-NOT_LOCKED = {"paddle-operator", "typing-extensions"}  # the latter is asked for before Python 3.13 only
-IMPORTED = """\
+UNLOCKED = {"paddle-operator", "typing-extensions"}  # the latter is required before Python 3.13 only
+PRINT_IMPORTED_MODULES = """\
 import json, sys
 before = {*sys.modules}
 import paddle_operator.manager
@@ -22,16 +22,16 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules.keys() -
 """
 
 
-def distribution(name: str) -> str:
+def canonical_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_image_has_every_imported_package() -> None:
-    mark_answered = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
-    of_packages = packages_distributions()
-    needed = {distribution(of_packages[name][0]) for name in json.loads(mark_answered.stdout) if name in of_packages}
-    locked = {distribution(name) for name in PINNED.findall((FOLDER / "requirements.lock").read_text())}
-    assert needed - NOT_LOCKED <= locked
+    result = subprocess.run([sys.executable, "-c", PRINT_IMPORTED_MODULES], capture_output=True, text=True, check=True)
+    distributions = packages_distributions()
+    needed = {canonical_name(distributions[name][0]) for name in json.loads(result.stdout) if name in distributions}
+    locked = {canonical_name(name) for name in PINNED.findall((FOLDER / "requirements.lock").read_text())}
+    assert needed - UNLOCKED <= locked
 
 
 def test_image_user_and_entrypoint_match_the_manifest() -> None:

@@ -1,78 +1,80 @@
-"""What the examples learn from: the same everywhere, learnable, and shared out without a rest."""
+"""The generated training data: reproducible, learnable, and divided among workers without remainder."""
 
 from collections import Counter
 from itertools import chain
 from zlib import crc32
 
-from tests.images.programs import RESNET, WIDE_AND_DEEP, loaded
+from tests.images.programs import RESNET, WIDE_AND_DEEP, load_module
 
-rows_of = loaded(WIDE_AND_DEEP, "data")
-shapes = loaded(RESNET, "data")
-schedule = loaded(RESNET, "schedule")
+click_data = load_module(WIDE_AND_DEEP, "data")
+shape_data = load_module(RESNET, "data")
+schedule = load_module(RESNET, "schedule")
 
 
 def test_rows_are_reproducible() -> None:
-    assert rows_of.rows(50, "a") == rows_of.rows(50, "a") != rows_of.rows(50, "b")
-    assert rows_of.format_multislot(rows_of.rows(1, "a")[0]) == (
+    assert click_data.rows(50, "a") == click_data.rows(50, "a") != click_data.rows(50, "b")
+    assert click_data.format_multislot(click_data.rows(1, "a")[0]) == (
         "5 -0.05152 0.36982 -1.16353 -0.84439 0.60435 1 35 1 74 1 145 1 150 1 1"
     )
 
 
 def test_labels_are_balanced() -> None:
-    clicked = sum(row.clicked for row in rows_of.rows(4000, "to learn from"))
-    assert 0.4 < clicked / 4000 < 0.6
+    clicks = sum(row.clicked for row in click_data.rows(4000, "to learn from"))
+    assert 0.4 < clicks / 4000 < 0.6
 
 
 def test_labels_follow_the_hidden_rule() -> None:
-    for row in rows_of.rows(500, "held out"):
-        score = sum(row.measures) + sum(rows_of.WEIGHTS[feature] for feature in row.features)
+    for row in click_data.rows(500, "held out"):
+        score = sum(row.measures) + sum(click_data.WEIGHTS[feature] for feature in row.features)
         assert row.clicked == (score > 0)
 
 
 def test_features_are_disjoint_between_categories() -> None:
-    every = [row.features for row in rows_of.rows_covering_all_features()]
-    assert sorted(chain(*every)) == list(range(rows_of.CATEGORIES * rows_of.VALUES))
-    for row in rows_of.rows(500, "to learn from"):
-        assert [feature // rows_of.VALUES for feature in row.features] == list(range(rows_of.CATEGORIES))
+    features = [row.features for row in click_data.rows_covering_all_features()]
+    assert sorted(chain(*features)) == list(range(click_data.CATEGORIES * click_data.VALUES))
+    for row in click_data.rows(500, "to learn from"):
+        assert [feature // click_data.VALUES for feature in row.features] == list(range(click_data.CATEGORIES))
 
 
 def test_line_has_count_and_values_per_input() -> None:
-    row = rows_of.Row((0.5, -1.0), (3, 51), 1)
-    assert rows_of.format_multislot(row) == "2 0.50000 -1.00000 1 3 1 51 1 1"
+    row = click_data.Row((0.5, -1.0), (3, 51), 1)
+    assert click_data.format_multislot(row) == "2 0.50000 -1.00000 1 3 1 51 1 1"
 
 
 def test_shards_cover_every_row_once() -> None:
-    everything = rows_of.rows(101, "to learn from")
-    shares = [rows_of.shard_of(everything, rank, 3) for rank in range(3)]
-    assert Counter(chain(*shares)) == Counter(everything)
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    rows = click_data.rows(101, "to learn from")
+    shards = [click_data.shard_of(rows, rank, 3) for rank in range(3)]
+    assert Counter(chain(*shards)) == Counter(rows)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 def test_images_are_reproducible() -> None:
-    assert shapes.draw_images(20, "a") == shapes.draw_images(20, "a") != shapes.draw_images(20, "b")
-    assert crc32(shapes.draw_images(1, "a")[0][0]) == 554562974
+    assert shape_data.draw_images(20, "a") == shape_data.draw_images(20, "a") != shape_data.draw_images(20, "b")
+    assert crc32(shape_data.draw_images(1, "a")[0][0]) == 554562974
 
 
 def test_image_is_a_shape_in_darker_noise() -> None:
-    for picture, label in zip(*shapes.draw_images(200, "to learn from"), strict=True):
+    for picture, label in zip(*shape_data.draw_images(200, "to learn from"), strict=True):
         bright = {
-            (at // shapes.SIZE, at % shapes.SIZE)
-            for at, value in enumerate(picture)
-            if value >= shapes.FOREGROUND_BRIGHTNESS
+            divmod(offset, shape_data.SIZE)
+            for offset, value in enumerate(picture)
+            if value >= shape_data.FOREGROUND_BRIGHTNESS
         }
-        images = {(y, x) for y, line in enumerate(shapes.SHAPES[label]) for x, sign in enumerate(line) if sign == "#"}
-        assert len(picture) == shapes.SIZE**2
-        assert from_the_corner(bright) == from_the_corner(images)
+        shape = {
+            (y, x) for y, line in enumerate(shape_data.SHAPES[label]) for x, sign in enumerate(line) if sign == "#"
+        }
+        assert len(picture) == shape_data.SIZE**2
+        assert move_to_origin(bright) == move_to_origin(shape)
 
 
-def from_the_corner(places: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    top, left = min(y for y, _ in places), min(x for _, x in places)
-    return {(y - top, x - left) for y, x in places}
+def move_to_origin(pixels: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    top, left = min(y for y, _ in pixels), min(x for _, x in pixels)
+    return {(y - top, x - left) for y, x in pixels}
 
 
 def test_all_shapes_are_distinct_and_used() -> None:
-    assert len(set(shapes.SHAPES)) == len(shapes.SHAPES) == 8
-    assert set(shapes.draw_images(200, "held out")[1]) == set(range(8))
+    assert len(set(shape_data.SHAPES)) == len(shape_data.SHAPES) == 8
+    assert set(shape_data.draw_images(200, "held out")[1]) == set(range(8))
 
 
 def test_epoch_is_a_permutation() -> None:
@@ -89,13 +91,13 @@ def test_incomplete_batch_is_dropped() -> None:
 def test_global_batch_is_independent_of_world_size() -> None:
     batch = schedule.batches(64, 16, 0)[0]
     for workers in (1, 2, 3, 5):
-        shares = [schedule.shard_of(batch, rank, workers) for rank in range(workers)]
-        assert sorted(chain(*shares)) == sorted(batch)
+        shards = [schedule.shard_of(batch, rank, workers) for rank in range(workers)]
+        assert sorted(chain(*shards)) == sorted(batch)
 
 
 def test_learning_rate_warms_up_and_decays() -> None:
-    paces = [schedule.learning_rate_factor(step, 128) for step in range(128)]
-    assert paces[0] < 0.1
-    assert paces[15:65] == [1.0] * 50
-    assert 0 < paces[-1] < 0.1
-    assert paces == sorted(paces[:20]) + sorted(paces[20:], reverse=True)
+    factors = [schedule.learning_rate_factor(step, 128) for step in range(128)]
+    assert factors[0] < 0.1
+    assert factors[15:65] == [1.0] * 50
+    assert 0 < factors[-1] < 0.1
+    assert factors == sorted(factors[:20]) + sorted(factors[20:], reverse=True)

@@ -1,4 +1,4 @@
-"""Every image of the documents has a Dockerfile that local mode can obey to the last line."""
+"""Local mode supports every instruction of the Dockerfile of each documented image."""
 
 import re
 from pathlib import Path
@@ -11,26 +11,26 @@ from paddle_operator.local.images.run_instructions import pip_commands
 from tests.images.programs import IMAGES
 
 ROOT = IMAGES.parent
-OF_THE_OPERATOR = "controller"  # no image of a job
+OPERATOR_IMAGE = "controller"  # not the image of a job
 DOCKERFILES = {
-    path.parent.name: path for path in sorted(IMAGES.glob("*/Dockerfile")) if path.parent.name != OF_THE_OPERATOR
+    path.parent.name: path for path in sorted(IMAGES.glob("*/Dockerfile")) if path.parent.name != OPERATOR_IMAGE
 }
-WITH_A_PROGRAM = {"demo-resnet": "resnet", "demo-wide-and-deep": "wide_and_deep"}
+PROGRAM_FOLDERS = {"demo-resnet": "resnet", "demo-wide-and-deep": "wide_and_deep"}
 PINNED = re.compile(r"[a-z0-9]+==\d[\d.]*")
 
 
-def read(image: str, **build_arguments: str) -> ImageConfig:
+def read_config(image: str, **build_arguments: str) -> ImageConfig:
     return read_image_config(DOCKERFILES[image], build_arguments, resolve_base=lambda _: None)
 
 
-def installed(made_of: ImageConfig) -> list[str]:
-    commands = [command.arguments for run in made_of.runs for command in pip_commands(run)]
+def pip_requirements(config: ImageConfig) -> list[str]:
+    commands = [command.arguments for run in config.runs for command in pip_commands(run)]
     assert {command[0] for command in commands} == {"install"}
     return [requirement for command in commands for requirement in command[1:]]
 
 
 def images_in(path: Path) -> set[str]:
-    """The last part of each image's name, without its tag."""
+    """The last path component of each image name, without its tag."""
     return set(re.findall(r"image: registry\.baidubce\.com/(?:paddle-operator|kuizhiqing)/([\w-]+):", path.read_text()))
 
 
@@ -38,40 +38,40 @@ def test_every_documented_image_has_a_folder() -> None:
     documents = [*ROOT.glob("deploy/examples/*.yaml"), *ROOT.glob("deploy/elastic/*.yaml")]
     documents += ROOT.glob("tests/corpus/user-guide-*.yaml")
     named = set().union(*map(images_in, documents))
-    assert named == DOCKERFILES.keys() == {*WITH_A_PROGRAM, "paddle-ubuntu"}
+    assert named == DOCKERFILES.keys() == {*PROGRAM_FOLDERS, "paddle-ubuntu"}
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_installed_packages_are_pinned(image: str) -> None:
-    requirements = installed(read(image))
+    requirements = pip_requirements(read_config(image))
     assert len(requirements) >= 3
     assert [each for each in requirements if not PINNED.fullmatch(each)] == []
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_no_instruction_is_ignored(image: str) -> None:
-    made_of = read(image)
-    assert made_of.warnings == ()
-    assert made_of.base == "python:3.11"
+    config = read_config(image)
+    assert config.warnings == ()
+    assert config.base == "python:3.11"
 
 
 @pytest.mark.parametrize("image", DOCKERFILES)
 def test_paddle_version_is_a_build_argument(image: str) -> None:
-    assert "paddlepaddle==3.0.0" in installed(read(image, PADDLE="3.0.0"))
+    assert "paddlepaddle==3.0.0" in pip_requirements(read_config(image, PADDLE="3.0.0"))
 
 
-@pytest.mark.parametrize(("image", "folder"), WITH_A_PROGRAM.items())
+@pytest.mark.parametrize(("image", "folder"), PROGRAM_FOLDERS.items())
 def test_working_directory_has_the_program(image: str, folder: str) -> None:
-    made_of = read(image)
-    (copy,) = made_of.copies
-    assert (copy.sources, copy.target, made_of.working_directory) == ((folder,), f"/{folder}", f"/{folder}")
-    *_, program = made_of.entrypoint or made_of.command
+    config = read_config(image)
+    (copy,) = config.copies
+    assert (copy.sources, copy.target, config.working_directory) == ((folder,), f"/{folder}", f"/{folder}")
+    *_, program = config.entrypoint or config.command
     assert (IMAGES / image / folder / program).is_file()
 
 
 def test_commands_match_the_user_guide() -> None:
-    assert read("demo-wide-and-deep").entrypoint == ("python3", "train.py")
-    resnet = read("demo-resnet")
+    assert read_config("demo-wide-and-deep").entrypoint == ("python3", "train.py")
+    resnet = read_config("demo-resnet")
     guide = yaml.safe_load((ROOT / "tests/corpus/user-guide-2.yaml").read_text())
     container = guide["spec"]["worker"]["template"]["spec"]["containers"][0]
     assert (resnet.entrypoint, resnet.command) == ((), (*container["command"], *container["args"]))
@@ -79,6 +79,6 @@ def test_commands_match_the_user_guide() -> None:
 
 @pytest.mark.parametrize("image", ["demo-wide-and-deep", "paddle-ubuntu"])
 def test_paddle_has_ps_mode_and_its_protobuf(image: str) -> None:
-    requirements = installed(read(image))
+    requirements = pip_requirements(read_config(image))
     assert "paddlepaddle==2.6.2" in requirements
     assert any(re.match(r"protobuf==[3-6]\.", each) for each in requirements)
