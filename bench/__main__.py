@@ -23,7 +23,7 @@ from bench.table import Row, rows, table, verdict
 from testbed.assets import binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
-from testbed.servers import StartError
+from testbed.servers import ServerStartError
 from testbed.toolchain import AssetsError
 
 MAX_SECONDS = 60 * 60.0  # an idle machine with two cores needs half of it
@@ -127,7 +127,7 @@ async def start_control_plane() -> AsyncIterator[ControlPlane]:
     try:
         yield control_plane
     finally:
-        await asyncio.to_thread(control_plane.end)
+        await asyncio.to_thread(control_plane.close)
 
 
 def machine() -> str:
@@ -154,7 +154,7 @@ def main() -> None:
     failure = ""
     try:
         asyncio.run(bench_run.run())
-    except (AssetsError, StartError, ProgramError) as error:
+    except (AssetsError, ServerStartError, ProgramError) as error:
         failure = str(error)
     except (KeyboardInterrupt, asyncio.CancelledError):
         failure = "interrupted before everything was measured"

@@ -102,7 +102,7 @@ class BenchCluster:
         crd = CHECKOUT / "deploy" / "v1" / "crd.yaml"
         await self._control_plane.kubectl("apply", "--server-side", "-f", str(crd))
         for purpose in namespaces:
-            self._namespaces[purpose] = await self._control_plane.make_namespace(purpose)
+            self._namespaces[purpose] = await self._control_plane.create_namespace(purpose)
 
     @property
     def audit(self) -> AuditLog:
@@ -110,7 +110,7 @@ class BenchCluster:
 
     def common_options(self, purpose: str, user: str = "tester-0") -> dict[str, Any]:
         """The options of every program. The user is not an administrator, whom the API server never throttles."""
-        kubeconfig = self._control_plane.kubeconfig_for(user)
+        kubeconfig = self._control_plane.write_kubeconfig(user)
         return {"kubeconfig": str(kubeconfig), "namespace": self._namespaces[purpose]}
 
     def manager(

@@ -20,7 +20,7 @@ from paddle_operator.kube.config.load import load
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import LEASES, Key
 from paddle_operator.manager import LEASE
-from testbed.ports import free_ports
+from testbed.ports import find_free_ports
 
 WAYS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut_off": signal.SIGSTOP}
 POLL_SECONDS = 0.02
@@ -58,7 +58,7 @@ async def one(cluster: BenchCluster, word: signal.Signals) -> float:
 
 
 async def start_replica(cluster: BenchCluster, stack: AsyncExitStack) -> Program:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     manager = await stack.enter_async_context(cluster.manager(NAMESPACE, port))
     stack.callback(manager.stop)
     await asyncio.to_thread(wait_until_ready, port)

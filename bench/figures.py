@@ -22,7 +22,7 @@ from bench.programs.patch import Patch
 from bench.programs.sync import Sync
 from bench.programs.watch import Watch
 from bench.table import number
-from testbed.ports import LOOPBACK, free_ports
+from testbed.ports import LOOPBACK, find_free_ports
 from testbed.request import send
 
 Side = Literal["ours", "bare"]
@@ -57,7 +57,7 @@ NAMESPACES = ("idle", "create", "watch", "cache")
 async def idle(cluster: BenchCluster, _: Size, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        (port,) = free_ports(1)
+        (port,) = find_free_ports(1)
         async with cluster.manager("idle", port) as manager:
             await asyncio.to_thread(wait_until_ready, port)
             await asyncio.sleep(SETTLE_SECONDS)

@@ -21,7 +21,7 @@ from bench.programs.ceiling import Ceiling
 from bench.programs.nodes import Nodes
 from bench.programs.submit import SMALL, SMALL_PREFIX, Submit
 from testbed.audit import Writes
-from testbed.ports import free_ports
+from testbed.ports import find_free_ports
 
 ClusterFactory = Callable[[], AbstractAsyncContextManager[BenchCluster]]
 """A new cluster each time."""
@@ -130,7 +130,7 @@ class LoadResult:
 
 
 async def run_load(cluster: BenchCluster, options: Submit) -> LoadResult:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     async with (
         cluster.manager(NAMESPACE, port, OPERATOR) as manager,
         cluster.start_program("submit", options) as submitter,

@@ -17,7 +17,7 @@ from bench.jobs import Shape
 from bench.loads import NAMESPACE, SUBMITTER, ClusterFactory, hollow_nodes, wait_for_figure
 from bench.program import resident_megabytes
 from bench.programs.submit import Submit
-from testbed.ports import LOOPBACK, free_ports
+from testbed.ports import LOOPBACK, find_free_ports
 from testbed.request import send
 
 WAVE = Shape(jobs=500, workers=1, servers=1)
@@ -71,7 +71,7 @@ async def soak(new_cluster: ClusterFactory, wave: Shape, rounds: int) -> Samples
 
 
 async def start_replica(cluster: BenchCluster, stack: AsyncExitStack) -> Replica:
-    health, metrics = free_ports(2)
+    health, metrics = find_free_ports(2)
     program = await stack.enter_async_context(cluster.manager(NAMESPACE, health, metrics_port=metrics))
     stack.callback(program.stop)
     await asyncio.to_thread(wait_until_ready, health)

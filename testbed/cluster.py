@@ -16,7 +16,7 @@ from typing import TextIO
 
 from testbed.assets import binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
-from testbed.servers import StartError
+from testbed.servers import ServerStartError
 from testbed.toolchain import AssetsError
 
 CHECKOUT = Path(__file__).parent.parent
@@ -33,7 +33,7 @@ class Cluster:
         self._log = state / "log"
 
     def up(self) -> None:
-        """Start a control plane in the background unless there is one, and print how to reach it. Raises StartError.
+        """Start a control plane in the background unless there is one, and print how to reach it. Raises ServerStartError.
 
         What a shell can evaluate goes to standard output, the prose to standard error: eval "$(make -s cluster)".
         """
@@ -62,17 +62,17 @@ class Cluster:
             )
         while not self.kubeconfig.exists():
             if process.poll() is not None:
-                raise StartError(f"the control plane did not start:\n{self._log.read_text()}")
+                raise ServerStartError(f"the control plane did not start:\n{self._log.read_text()}")
             time.sleep(POLL_SECONDS)
 
     def serve(self) -> None:
-        """Run a control plane until SIGTERM. Raises StartError."""
+        """Run a control plane until SIGTERM. Raises ServerStartError."""
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
         with self._lock.open("a+") as lock:
             if not taken(lock):
-                raise StartError("another control plane of this checkout is being started: make cluster")
+                raise ServerStartError("another control plane of this checkout is being started: make cluster")
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
@@ -123,7 +123,7 @@ def main(verb: str, state: Path) -> None:
     cluster = Cluster(state)
     try:
         {"up": cluster.up, "down": cluster.down, "serve": cluster.serve}[verb]()
-    except (AssetsError, StartError) as error:
+    except (AssetsError, ServerStartError) as error:
         sys.exit(str(error))
 
 

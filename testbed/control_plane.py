@@ -29,21 +29,21 @@ from testbed.credentials import (
 from testbed.flags import Layout, Ports
 from testbed.ports import LOOPBACK
 from testbed.request import HTTPResponse, RequestError, send
-from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
+from testbed.servers import PortInUseError, ServerProcess, ServerStartError, SupervisedServers, SupervisorClient
 
 ATTEMPTS = 5  # each with other ports; one is enough unless another process takes a port in the same second
 ACCOUNT_WITHIN_SECONDS = 100.0
 POLL_SECONDS = 0.02
 
 
-class ControlPlane(Supervised):
+class ControlPlane(SupervisedServers):
     """Running servers and everything a test needs to talk to them, or to disturb them.
 
     `api_server`, `etcd`, `controller_manager` and `scheduler` can each be stopped, killed and started again. Users and
     their tokens are in credentials.py; `audit` tells who wrote what.
     """
 
-    def __init__(self, layout: Layout, supervision: Supervision) -> None:
+    def __init__(self, layout: Layout, supervision: SupervisorClient) -> None:
         self.server = layout.server
         self.directory = layout.directory
         self.credentials = layout.credentials
@@ -52,26 +52,26 @@ class ControlPlane(Supervised):
         self.started_in_seconds = 0.0
         self._layout = layout
         super().__init__(supervision)
-        self.kubeconfig = self.kubeconfig_for(ADMIN)
+        self.kubeconfig = self.write_kubeconfig(ADMIN)
         self.etcd = self._server(flags.etcd(layout), f"{layout.etcd_url}/health")
         self.api_server = self._server(flags.api_server(layout), f"{layout.server}/readyz")
         self.controller_manager = self._server(
-            flags.controller_manager(layout, self.kubeconfig_for(CONTROLLER_MANAGER)),
+            flags.controller_manager(layout, self.write_kubeconfig(CONTROLLER_MANAGER)),
             f"https://{LOOPBACK}:{layout.ports.controller_manager}/healthz",
         )
         self.scheduler = self._server(
-            flags.scheduler(layout, self.kubeconfig_for(SCHEDULER)),
+            flags.scheduler(layout, self.write_kubeconfig(SCHEDULER)),
             f"https://{LOOPBACK}:{layout.ports.scheduler}/healthz",
         )
         self.audit = AuditLog(layout.audit_log, AUDIT_MARKER, self._send_audit_marker)
 
     @classmethod
     def start(cls, binaries: Binaries) -> Self:
-        """A control plane that answers, with its users and the default ServiceAccount in place. Raises StartError."""
+        """A control plane that answers, with its users and the default ServiceAccount in place. Raises ServerStartError."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return cls._start_once(binaries)
-            except AddressTakenError:
+            except PortInUseError:
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -80,7 +80,7 @@ class ControlPlane(Supervised):
     def _start_once(cls, binaries: Binaries) -> Self:
         began_at = time.monotonic()
         directory = Path(tempfile.mkdtemp(prefix="paddle-testbed-"))
-        supervision = Supervision(directory)
+        supervision = SupervisorClient(directory)
         try:
             credentials = Credentials(directory / "credentials")
             control_plane = cls(Layout(directory, binaries, Ports.free(), credentials), supervision)
@@ -105,7 +105,7 @@ class ControlPlane(Supervised):
         self._wait_for_default_account("default")
 
     @property
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self) -> tuple[ServerProcess, ...]:
         """In the order in which they need each other."""
         return (self.etcd, self.api_server, self.controller_manager, self.scheduler)
 
@@ -133,7 +133,7 @@ class ControlPlane(Supervised):
         """For a client that speaks as one of the users. Raises LookupError for one that does not exist."""
         return StaticServerConfig(self.server, self.credentials.token_of(user), self.trust)
 
-    def kubeconfig_for(self, user: str) -> Path:
+    def write_kubeconfig(self, user: str) -> Path:
         """A kubeconfig that stands alone. Raises LookupError for a user that does not exist."""
         return self.credentials.kubeconfig(self.server, user)
 
@@ -144,7 +144,7 @@ class ControlPlane(Supervised):
     async def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str = "") -> str:
         """What kubectl prints. Raises RequestError with its complaint if it fails."""
         # A cache of its own: what kubectl remembers of a server that had this port before would be taken for ours.
-        ours = (f"--kubeconfig={self.kubeconfig_for(user)}", f"--cache-dir={self.directory / 'kubectl-cache'}")
+        ours = (f"--kubeconfig={self.write_kubeconfig(user)}", f"--cache-dir={self.directory / 'kubectl-cache'}")
         command = [str(self.binaries.kubectl), *ours, *arguments]
         done = await asyncio.to_thread(
             subprocess.run, command, input=stdin, capture_output=True, text=True, check=False
@@ -153,7 +153,7 @@ class ControlPlane(Supervised):
             raise RequestError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()} (exit code {done.returncode})")
         return done.stdout
 
-    async def make_namespace(self, prefix: str = "test") -> str:
+    async def create_namespace(self, prefix: str = "test") -> str:
         """The name of a new namespace in which pods can be made: its default ServiceAccount is there."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         await asyncio.to_thread(self._needed, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -185,14 +185,14 @@ class ControlPlane(Supervised):
             raise RequestError(f"etcd did not compact up to revision {revision}: {done.body.decode()}")
         return int(revision)
 
-    def _server(self, command: list[str | Path], health_url: str) -> Server:
+    def _server(self, command: list[str | Path], health_url: str) -> ServerProcess:
         token = self.credentials.token_of(ADMIN)
 
         def is_ready() -> bool:
             return send("GET", health_url, token=token, trust=self.trust).ok
 
         program = Path(command[0])
-        return Server(self._supervision, command, self._layout.log_of(program), is_ready)
+        return ServerProcess(self._supervision, command, self._layout.log_of(program), is_ready)
 
     def _send(self, method: str, path: str, body: object = None, user: str = ADMIN) -> HTTPResponse:
         token = self.credentials.token_of(user)
@@ -219,7 +219,9 @@ class ControlPlane(Supervised):
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         while not self._send("GET", path).ok:
             if time.monotonic() > deadline:
-                raise StartError(f"namespace {namespace} has no default ServiceAccount: is kube-controller-manager up?")
+                raise ServerStartError(
+                    f"namespace {namespace} has no default ServiceAccount: is kube-controller-manager up?"
+                )
             time.sleep(POLL_SECONDS)
 
 

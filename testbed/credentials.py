@@ -17,7 +17,7 @@ CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 AUDIT_MARKER = "audit-marker"
 TESTERS = tuple(f"tester-{index}" for index in range(24))  # may do everything; one name for each client of a test
-NOBODIES = tuple(f"nobody-{index}" for index in range(4))  # known, and without any right
+UNPRIVILEGED_USERS = tuple(f"nobody-{index}" for index in range(4))  # known, and without any right
 TESTERS_GROUP = "testers"
 MASTERS_GROUP = "system:masters"
 SERVER_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
@@ -40,7 +40,7 @@ class Credentials:
         self.serving_key = directory / "serving-key.pem"
         self.service_account_key = directory / "service-account-key.pem"
         self.token_file = directory / "tokens.csv"
-        self.tokens: Mapping[str, str] = {user: secrets.token_urlsafe(24) for user in everyone()}
+        self.tokens: Mapping[str, str] = {user: secrets.token_urlsafe(24) for user in all_users()}
         self.trust = ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
         self._directory = directory
         self._write_files()
@@ -91,11 +91,11 @@ class Credentials:
         write_private(self.token_file, "".join(token_lines(self.tokens)).encode())
 
 
-def everyone() -> Iterable[str]:
-    return (ADMIN, CONTROLLER_MANAGER, SCHEDULER, AUDIT_MARKER, *TESTERS, *NOBODIES)
+def all_users() -> Iterable[str]:
+    return (ADMIN, CONTROLLER_MANAGER, SCHEDULER, AUDIT_MARKER, *TESTERS, *UNPRIVILEGED_USERS)
 
 
-def group_of(user: str) -> str:
+def user_group(user: str) -> str:
     """The group beside system:authenticated, if any.
 
     The controller manager is a master since one client does the work of all its controllers here; on a real cluster
@@ -109,7 +109,7 @@ def group_of(user: str) -> str:
 def token_lines(tokens: Mapping[str, str]) -> Iterable[str]:
     """The format of --token-auth-file: token, user, UID and, if there is one, the group."""
     for user, token in tokens.items():
-        group = group_of(user)
+        group = user_group(user)
         yield f"{token},{user},{user},{group}\n" if group else f"{token},{user},{user}\n"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testbed.assets import Binaries
 from testbed.credentials import Credentials
-from testbed.ports import LOOPBACK, free_ports
+from testbed.ports import LOOPBACK, find_free_ports
 
 ETCD_QUOTA_BYTES = 8 * 1024**3  # nothing is compacted unless a test asks for it
 NODE_GRACE = "16s"
@@ -26,7 +26,7 @@ class Ports:
 
     @classmethod
     def free(cls) -> "Ports":
-        return cls(*free_ports(5))
+        return cls(*find_free_ports(5))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from testbed.progress import Progress
 from testbed.toolchain import AssetsError
 
 TICK_SECONDS = 0.5
-LAST_WORDS = 12  # lines of the compiler's that an error quotes
+MAX_ERROR_LINES = 12  # lines of the compiler's that an error quotes
 CONTROL_PLANE = "the control plane of the tests"
 
 
@@ -37,7 +37,7 @@ def build(
     With several packages `output` is a folder; each program in it has the name of its package.
     """
     command = [str(go), "build", "-v", "-trimpath", "-ldflags", ldflags, "-o", str(output), *packages]
-    last_words = deque[str](maxlen=LAST_WORDS)
+    last_words = deque[str](maxlen=MAX_ERROR_LINES)
     downloaded = compiled = 0
     doing = "with what Go's caches have"
     with subprocess.Popen(

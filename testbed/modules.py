@@ -14,7 +14,7 @@ from pathlib import Path
 from testbed.gobuild import go_environment
 from testbed.toolchain import AssetsError
 
-WAY_OUT = "give Go a way to the module proxy"
+MODULE_PROXY_HINT = "give Go a way to the module proxy"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Module:
         done = subprocess.run(command, cwd=folder, env=go_environment(), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             reason = json.loads(done.stdout).get("Error", "") if done.stdout else done.stderr.strip()
-            raise AssetsError(f"{go} cannot download {self.path} {self.version}: {reason}. To have it, {WAY_OUT}.")
+            raise AssetsError(
+                f"{go} cannot download {self.path} {self.version}: {reason}. To have it, {MODULE_PROXY_HINT}."
+            )
         told = json.loads(done.stdout)
         if told["Sum"] != self.hash:
             raise AssetsError(

@@ -14,9 +14,9 @@ KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 KERNEL_RANGE_ELSEWHERE = 32_768  # Linux' default; macOS begins at 49152
 
 
-def free_ports(count: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     """Ports on which nobody listens now. Another process may still come first: who listens must cope with that."""
-    below = first_of_kernel()
+    below = first_ephemeral_port()
     last = below if below > FIRST_PORT + 1_000 else KERNEL_RANGE_ELSEWHERE  # some containers give the kernel all ports
     free: list[int] = []
     for port in random.SystemRandom().sample(range(FIRST_PORT, last), k=last - FIRST_PORT):
@@ -27,7 +27,7 @@ def free_ports(count: int) -> list[int]:
     raise OSError(f"fewer than {count} ports are free between {FIRST_PORT} and {last} on {LOOPBACK}: end some servers")
 
 
-def first_of_kernel() -> int:
+def first_ephemeral_port() -> int:
     if not KERNEL_RANGE.exists():
         return KERNEL_RANGE_ELSEWHERE
     return int(KERNEL_RANGE.read_text().split()[0])

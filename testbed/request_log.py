@@ -1,6 +1,6 @@
-"""What does an HTTP request mean to an API server, and which requests does a pattern mean?
+"""Parses an HTTP request into verb, resource and name, and matches requests against patterns.
 
-The rules are those of the server's own RequestInfoFactory (k8s.io/apiserver, pkg/endpoints/request/requestinfo.go).
+The parsing rules are those of the server's RequestInfoFactory (k8s.io/apiserver, pkg/endpoints/request/requestinfo.go).
 """
 
 import hashlib
@@ -14,8 +14,8 @@ import msgspec
 VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Target(NamedTuple):
-    """What a URL names; a path that is no resource has only its HTTP method as verb."""
+class RequestTarget(NamedTuple):
+    """What a URL names; for a non-resource path only the HTTP method is set."""
 
     verb: str
     group: str = ""
@@ -25,8 +25,8 @@ class Target(NamedTuple):
     name: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One request as rules see it; `user` is `user_of` its token."""
+class ProxiedRequest(msgspec.Struct, frozen=True):
+    """One request as rules see it; `user` is the digest of its token."""
 
     verb: str
     group: str
@@ -43,10 +43,10 @@ class Asked(msgspec.Struct, frozen=True):
         return self.verb == "watch" or (self.subresource == "log" and is_true(self.query.get("follow")))
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """The record of one request, or of a connection turned away (verb "connect").
+class RequestRecord(msgspec.Struct, frozen=True):
+    """The record of one request, or of a rejected connection (verb "connect").
 
-    `at` is in monotonic seconds; `code` is what the client was told, None where it was told nothing.
+    `at` is in monotonic seconds; `code` is None if no response was sent.
     """
 
     at: float
@@ -59,8 +59,8 @@ class Seen(msgspec.Struct, frozen=True):
     code: int | None = None
 
 
-class Pattern(NamedTuple):
-    """Shell patterns (`mnist-*`) on a request's words; a word left out fits everything."""
+class RequestPattern(NamedTuple):
+    """Shell patterns (`mnist-*`) on the fields of a request; an omitted one matches everything."""
 
     verb: str | None = None
     resource: str | None = None
@@ -69,30 +69,30 @@ class Pattern(NamedTuple):
     name: str | None = None
     user: str | None = None
 
-    def fits(self, one: Asked | Seen) -> bool:
-        found = (one.verb, one.resource, one.subresource, one.namespace, one.name, one.user)
-        return all(wanted is None or fnmatchcase(word, wanted) for wanted, word in zip(self, found, strict=True))
+    def matches(self, request: ProxiedRequest | RequestRecord) -> bool:
+        found = (request.verb, request.resource, request.subresource, request.namespace, request.name, request.user)
+        return all(wanted is None or fnmatchcase(value, wanted) for wanted, value in zip(self, found, strict=True))
 
 
-def asked(method: str, path: str, query: Mapping[str, str], token: str, body: bytes) -> Asked:
-    """The request as the server understands it, but a create also has the name that stands in its body."""
-    verb, group, resource, subresource, namespace, name = target(method, path, query)
+def parse_request(method: str, path: str, query: Mapping[str, str], token: str, body: bytes) -> ProxiedRequest:
+    """The request as the server parses it; a create also has the name in its body."""
+    verb, group, resource, subresource, namespace, name = parse_target(method, path, query)
     if verb == "create" and not name:
-        name = name_in(body)
-    return Asked(verb, group, resource, subresource, namespace, name, user_of(token), query, body)
+        name = name_in_body(body)
+    return ProxiedRequest(verb, group, resource, subresource, namespace, name, token_digest(token), query, body)
 
 
-def target(method: str, path: str, query: Mapping[str, str]) -> Target:
-    """What the path, unescaped, and the query name."""
+def parse_target(method: str, path: str, query: Mapping[str, str]) -> RequestTarget:
+    """Parse an unescaped path and a query."""
     match path.strip("/").split("/"):
         case ["api", _, first, *rest]:
             group = ""
         case ["apis", group, _, first, *rest]:
             pass
         case _:
-            return Target(method.lower())
+            return RequestTarget(method.lower())
     verb = VERBS.get(method, "")
-    if first == "watch" and rest:  # the old spelling of ?watch=1, which servers still understand
+    if first == "watch" and rest:  # the deprecated form of ?watch=1, which servers still accept
         verb, (first, *rest) = "watch", rest
     namespace = ""
     if first == "namespaces" and rest:
@@ -101,13 +101,13 @@ def target(method: str, path: str, query: Mapping[str, str]) -> Target:
             first, *rest = rest[1:]
     name, subresource = (*rest[:2], "", "")[:2]
     if not name:
-        verb = of_collection(verb, query)
+        verb = collection_verb(verb, query)
         if verb in {"list", "watch"}:
-            name = name_selected(query.get("fieldSelector", ""))
-    return Target(verb, group, first, subresource, namespace, name)
+            name = selected_name(query.get("fieldSelector", ""))
+    return RequestTarget(verb, group, first, subresource, namespace, name)
 
 
-def of_collection(verb: str, query: Mapping[str, str]) -> str:
+def collection_verb(verb: str, query: Mapping[str, str]) -> str:
     match verb:
         case "get":
             return "watch" if is_true(query.get("watch")) else "list"
@@ -116,12 +116,12 @@ def of_collection(verb: str, query: Mapping[str, str]) -> str:
     return verb
 
 
-def is_true(word: str | None) -> bool:
-    """The server's reading of a boolean parameter: whatever is there and does not say no."""
-    return word is not None and word.lower() not in {"false", "0"}
+def is_true(value: str | None) -> bool:
+    """Parse a boolean parameter as the server does: any value but false and 0 is true."""
+    return value is not None and value.lower() not in {"false", "0"}
 
 
-def name_selected(field_selector: str) -> str:
+def selected_name(field_selector: str) -> str:
     for term in field_selector.split(","):
         field, _, value = term.partition("=")
         if field == "metadata.name":
@@ -140,7 +140,7 @@ class _Named(msgspec.Struct):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-def name_in(body: bytes) -> str:
+def name_in_body(body: bytes) -> str:
     try:
         return _NAMED.decode(body).metadata.name
     except msgspec.DecodeError:
@@ -148,14 +148,14 @@ def name_in(body: bytes) -> str:
 
 
 @lru_cache(maxsize=1024)
-def user_of(token: str) -> str:
-    """What stands for a bearer token in records, so that no token is printed by a failing test."""
+def token_digest(token: str) -> str:
+    """Identifies a bearer token in records, so that a failing test prints no token."""
     return hashlib.sha256(token.encode()).hexdigest()[:12] if token else ""
 
 
-def peak_per_second(requests: Iterable[Seen]) -> int:
-    """The most requests in any one second, wherever it begins."""
-    instants = sorted(one.at for one in requests)
+def peak_per_second(requests: Iterable[RequestRecord]) -> int:
+    """The maximum number of requests in any interval of one second."""
+    instants = sorted(request.at for request in requests)
     peak = first = 0
     for last, at in enumerate(instants):
         while at - instants[first] >= 1:

@@ -1,7 +1,7 @@
-"""Owns the servers of one control plane and ends them when their owner is gone, however it went.
+"""Runs the servers of one control plane as its children and terminates them when its owner has ended, even by SIGKILL.
 
-The owner holds the other end of standard input: the end of that file is the one notice that even SIGKILL gives.
-Requests are lines of JSON there, answers lines of JSON on standard output. Only the standard library is needed.
+The owner holds the other end of standard input: end-of-file there is the one sign that SIGKILL leaves, too.
+Requests are lines of JSON on standard input, responses lines of JSON on standard output. Only stdlib is imported.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Servers:
-    """Every server that was ever started here, by name and in the order of their first start."""
+    """The servers by name, in the order of their first start."""
 
     def __init__(self, grace_seconds: float) -> None:
         self._grace_seconds = grace_seconds
@@ -35,18 +35,18 @@ class Servers:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Safe here, where there is one thread: the parent's death is told to the thread's children.
-                preexec_fn=partial(die_with, os.getpid()) if sys.platform == "linux" else None,
+                # Safe with one thread only: the signal is sent when the thread that forked ends.
+                preexec_fn=partial(set_parent_death_signal, os.getpid()) if sys.platform == "linux" else None,
             )
         self._processes[name] = process
         return process.pid
 
     def stop(self, name: str) -> int:
-        """The exit code of a server that was asked to end, and made to after the grace period."""
-        return end([self._processes[name]], self._grace_seconds)[0]
+        """Send SIGTERM, then SIGKILL after the grace period; returns the exit code."""
+        return terminate([self._processes[name]], self._grace_seconds)[0]
 
     def kill(self, name: str) -> int:
-        """The exit code of a server that had no say."""
+        """Send SIGKILL; returns the exit code."""
         self._processes[name].kill()
         return self._processes[name].wait()
 
@@ -54,18 +54,18 @@ class Servers:
         """None while the server runs."""
         return self._processes[name].poll()
 
-    def end(self) -> None:
-        """End all; the first that was started is etcd and goes last.
+    def terminate_all(self) -> None:
+        """Terminate all; the first one started is etcd and is terminated last.
 
-        An API server whose etcd went first was still there 14 minutes after SIGTERM, holding its port.
+        An API server whose etcd had ended first still ran 14 minutes after SIGTERM and held its port.
         """
         processes = list(self._processes.values())
-        end(processes[1:], self._grace_seconds)
-        end(processes[:1], self._grace_seconds)
+        terminate(processes[1:], self._grace_seconds)
+        terminate(processes[:1], self._grace_seconds)
 
 
-def end(processes: list[subprocess.Popen[bytes]], grace_seconds: float) -> list[int]:
-    """The exit codes of processes that get SIGTERM now and SIGKILL after the grace period."""
+def terminate(processes: list[subprocess.Popen[bytes]], grace_seconds: float) -> list[int]:
+    """Send SIGTERM now and SIGKILL after the grace period; returns the exit codes."""
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + grace_seconds
@@ -79,46 +79,46 @@ def end(processes: list[subprocess.Popen[bytes]], grace_seconds: float) -> list[
     return codes
 
 
-def die_with(supervisor: int) -> None:
-    """Runs in the child before exec: should the supervisor itself be killed, the kernel takes the server along."""
+def set_parent_death_signal(supervisor: int) -> None:
+    """Runs in the child before exec: if the supervisor is killed, the kernel kills the server."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor:  # it was gone before the kernel was asked
+    if os.getppid() != supervisor:  # the supervisor ended before prctl
         os._exit(1)
 
 
-def answer(servers: Servers, request: dict[str, Any]) -> dict[str, Any]:
-    """What to say to one request; a request that cannot be met is answered, so that the owner can say why."""
+def handle_request(servers: Servers, request: dict[str, Any]) -> dict[str, Any]:
+    """Handle one request; returns the response or an error for the owner."""
     try:
         match request:
-            case {"do": "start", "name": name, "command": command, "log": log}:
+            case {"action": "start", "name": name, "command": command, "log": log}:
                 return {"pid": servers.start(name, command, log)}
-            case {"do": "stop", "name": name}:
+            case {"action": "stop", "name": name}:
                 return {"exit_code": servers.stop(name)}
-            case {"do": "kill", "name": name}:
+            case {"action": "kill", "name": name}:
                 return {"exit_code": servers.kill(name)}
-            case {"do": "look", "name": name}:
+            case {"action": "poll", "name": name}:
                 return {"exit_code": servers.exit_code(name)}
             case _:
-                return {"error": f"the supervisor knows no request such as {request}"}
+                return {"error": f"unknown supervisor request: {request}"}
     except OSError as error:
         return {"error": str(error)}
     except KeyError as error:
-        return {"error": f"{error.args[0]} was never started: start it first"}
+        return {"error": f"{error.args[0]} was not started: start it first"}
 
 
 def main(directory: str, grace_seconds: float) -> None:
-    """Serve requests until the owner is gone, then end the servers and remove their directory."""
+    """Handle requests until the owner has ended, then terminate the servers and remove their directory."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's, who will close the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, which then closes the pipe
     servers = Servers(grace_seconds)
     try:
         for line in sys.stdin:
-            print(json.dumps(answer(servers, json.loads(line))), flush=True)
+            print(json.dumps(handle_request(servers, json.loads(line))), flush=True)
     except BrokenPipeError:
-        pass  # nobody reads the answer: the owner is gone
+        pass  # the owner has ended
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop the ending half-way
-        servers.end()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not interrupt the termination
+        servers.terminate_all()
         shutil.rmtree(directory, ignore_errors=True)
 
 

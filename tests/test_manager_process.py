@@ -18,8 +18,8 @@ from paddle_operator.manager import LEASE, main, parser
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
-from testbed.ports import free_ports
-from testbed.watch_until import PATIENCE_SECONDS, watch_objects
+from testbed.ports import find_free_ports
+from testbed.watch_until import WAIT_TIMEOUT_SECONDS, watch_objects
 from tests.stories.harness import FULL_JOBS, ClusterHarness
 from tests.stories.jobs import a_job
 
@@ -28,7 +28,7 @@ EXAMPLE = Path("deploy/examples/wide_and_deep.yaml")
 
 @asynccontextmanager
 async def manager_process(control_plane: ControlPlane, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    kubeconfig = control_plane.kubeconfig_for("tester-22")
+    kubeconfig = control_plane.write_kubeconfig("tester-22")
     command = [sys.executable, "-m", "paddle_operator.manager", f"--kubeconfig={kubeconfig}", *flags]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     try:
@@ -42,7 +42,7 @@ async def manager_process(control_plane: ControlPlane, *flags: str) -> AsyncIter
 async def test_process_completes_the_example_and_stops_on_sigterm(
     control_plane: ControlPlane, paddlejob_crd: None, namespace: str
 ) -> None:
-    health, metrics = free_ports(2)
+    health, metrics = find_free_ports(2)
     flags = [
         f"--namespace={namespace}",
         "--leader-elect",
@@ -69,7 +69,7 @@ async def test_process_completes_the_example_and_stops_on_sigterm(
                 async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
                     assert answer.status == 200, await answer.text()
         process.send_signal(signal.SIGTERM)
-        _, stderr = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        _, stderr = await asyncio.wait_for(process.communicate(), WAIT_TIMEOUT_SECONDS)
         assert process.returncode == 0, stderr.decode()
         assert '"message":"started"' in stderr.decode()
         assert "--initImage has no effect" in stderr.decode()
@@ -83,7 +83,7 @@ async def test_process_completes_the_example_and_stops_on_sigterm(
 
 async def test_failed_start_is_one_line_without_traceback(control_plane: ControlPlane) -> None:
     async with manager_process(control_plane, "--metrics-bind-address=nonsense") as process:
-        _, stderr = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
+        _, stderr = await asyncio.wait_for(process.communicate(), WAIT_TIMEOUT_SECONDS)
     assert process.returncode == 1
     last = stderr.decode().strip().splitlines()[-1]
     assert "nonsense" in last
@@ -136,9 +136,9 @@ def test_boolean_flag_as_go_parses_it(flags: list[str], expected: bool) -> None:
 
 
 async def test_only_the_named_namespaces_are_reconciled(control_plane: ControlPlane, paddlejob_crd: None) -> None:
-    ours = [await control_plane.make_namespace(f"team-{team}") for team in ("a", "b")]
-    other = await control_plane.make_namespace("team-c")
-    (metrics,) = free_ports(1)
+    ours = [await control_plane.create_namespace(f"team-{team}") for team in ("a", "b")]
+    other = await control_plane.create_namespace("team-c")
+    (metrics,) = find_free_ports(1)
     flags = [f"--namespace={', '.join(ours)}", "--health-probe-bind-address=0"]
     async with (
         Client(control_plane.connection()) as client,
@@ -162,7 +162,7 @@ async def test_only_the_named_namespaces_are_reconciled(control_plane: ControlPl
 async def metrics_with(line: str, port: int) -> str:
     """The metrics as soon as they have this line: the process observes its own writes through a watch."""
     text = ""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_SECONDS):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_TIMEOUT_SECONDS):
         while line not in text:
             async with session.get(f"http://127.0.0.1:{port}/metrics") as reply:
                 text = await reply.text()
@@ -183,7 +183,7 @@ async def test_failover_creates_no_pod_twice(control_plane: ControlPlane, paddle
         asyncio.TaskGroup() as group,
     ):
         for name, number in SIGNALS.items():
-            harness = ClusterHarness(control_plane, client, nodes, await control_plane.make_namespace(name))
+            harness = ClusterHarness(control_plane, client, nodes, await control_plane.create_namespace(name))
             group.create_task(fail_over(control_plane, harness, number))
 
 
@@ -204,7 +204,7 @@ async def fail_over(control_plane: ControlPlane, harness: ClusterHarness, number
             await harness.wait_job("large", lambda job: (job.status or {}).get("ready") == "60/60")
             if number is signal.SIGSTOP:
                 leader.send_signal(signal.SIGCONT)
-            code = await asyncio.wait_for(leader.wait(), PATIENCE_SECONDS)
+            code = await asyncio.wait_for(leader.wait(), WAIT_TIMEOUT_SECONDS)
             assert code == EXIT_CODES[number], "a process that lost the lease ends by itself with an error"
     created = Counter(write.name for write in written.to("pods") if (write.verb, write.code) == ("create", 201))
     assert len(await harness.list_pods()) == 60

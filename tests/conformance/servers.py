@@ -135,7 +135,7 @@ class Server:
 
 @asynccontextmanager
 async def cluster_server(control_plane: ControlPlane, prefix: str) -> AsyncIterator[Server]:
-    namespace = await control_plane.make_namespace(prefix)
+    namespace = await control_plane.create_namespace(prefix)
     connection = control_plane.connection()
     connector = aiohttp.TCPConnector(ssl=control_plane.trust)
     async with Client(connection) as client, aiohttp.ClientSession(connector=connector) as http:

@@ -11,7 +11,7 @@ from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, PODS, Key, Object
-from testbed.clock import HurriedClock
+from testbed.clock import AcceleratedClock
 from testbed.faults import FaultProxy
 from tests.conformance.objects import make_config_map, make_pod
 from tests.conformance.servers import Server
@@ -27,7 +27,7 @@ def config_map_in_namespace(server: Server, name: str) -> dict[str, object]:
 async def run_informer(client: Client, server: Server, list_by: ListBy) -> AsyncIterator[Informer[Object, Object]]:
     scope = Scope(server.namespace, fields=WITHOUT_ROOT_CA)
     informer: Informer[Object, Object] = Informer(
-        client, CONFIG_MAPS, scope, list_by=list_by, page_size=2, clock=HurriedClock(20)
+        client, CONFIG_MAPS, scope, list_by=list_by, page_size=2, clock=AcceleratedClock(20)
     )
     task = asyncio.create_task(informer.run())
     try:
@@ -69,11 +69,11 @@ async def test_informer_recovers_from_disconnects_and_410(server: Server, list_b
         Client(proxy.connection(token)) as proxied,
         run_informer(proxied, server, list_by) as informer,
     ):
-        proxy.when(verb="watch").cut_watch(times=1)
+        proxy.when(verb="watch").reset_watch(times=1)
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "a"))
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "b"))
         await wait_until_equal(informer, server)
-        proxy.when(verb="watch").expire(after_events=0, times=1)
+        proxy.when(verb="watch").expire_watch(after_events=0, times=1)
         await server.client.delete(CONFIG_MAPS, Key(server.namespace, "a"))
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "c"))
         await wait_until_equal(informer, server)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.ports import free_ports
+from testbed.ports import find_free_ports
 from tests.images.programs import WIDE_AND_DEEP, load_module
 
 AllGather = load_module(WIDE_AND_DEEP, "all_gather").AllGather
@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 60
 @pytest.fixture
 def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("POD_IP", "127.0.0.1")
-    return [f"127.0.0.1:{port}" for port in free_ports(WORKERS)]
+    return [f"127.0.0.1:{port}" for port in find_free_ports(WORKERS)]
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
-from testbed.helm import helm_program
-from tests.support.volcano import pytest_collection_finish, volcano_built
+from testbed.helm import ensure_helm
+from tests.support.volcano import pytest_collection_finish, volcano_build
 
-__all__ = ["pytest_collection_finish", "volcano_built"]
+__all__ = ["pytest_collection_finish", "volcano_build"]
 
 
 @pytest.fixture
@@ -21,4 +21,4 @@ def plane(control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
-    return helm_program()
+    return ensure_helm()

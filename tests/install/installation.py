@@ -15,9 +15,9 @@ from typing import IO, Any
 import yaml
 
 from testbed.control_plane import ControlPlane
-from testbed.ports import LOOPBACK, free_ports
+from testbed.ports import LOOPBACK, find_free_ports
 from testbed.request import RequestError
-from testbed.watch_until import PATIENCE_SECONDS
+from testbed.watch_until import WAIT_TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 CRD = ROOT / "deploy/v1/crd.yaml"
@@ -48,7 +48,7 @@ def manager_arguments(deployment: Manifest) -> list[str]:
 async def service_account_kubeconfig(plane: ControlPlane, folder: Path, namespace: str = NAMESPACE) -> Path:
     """Write a kubeconfig with a token that the API server issued for the ServiceAccount, as its pod has."""
     token = await plane.kubectl("--namespace", namespace, "create", "token", ACCOUNT, "--duration=1h")
-    config = yaml.safe_load(plane.kubeconfig_for("tester-1").read_text())
+    config = yaml.safe_load(plane.write_kubeconfig("tester-1").read_text())
     config["users"][0]["user"] = {"token": token.strip()}
     config["contexts"][0]["context"]["namespace"] = namespace
     path = folder / "service-account-kubeconfig"
@@ -59,7 +59,7 @@ async def service_account_kubeconfig(plane: ControlPlane, folder: Path, namespac
 
 async def wait_kind_listed(plane: ControlPlane, kind: str) -> None:
     """Wait until kubectl can list a kind: discovery has it a moment after its definition."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
         while True:
             try:
                 await plane.kubectl("get", kind)
@@ -87,7 +87,7 @@ async def start_manager(
     kubeconfig: Path, *arguments: str, log: IO[bytes] | None = None
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
     """Like run_manager, for tests that remove its lease or rights, after which it exits on purpose."""
-    health_port, metrics_port = free_ports(2)
+    health_port, metrics_port = find_free_ports(2)
     command = [sys.executable, "-m", "paddle_operator.manager", f"--kubeconfig={kubeconfig}", *arguments]
     command += [
         f"--health-probe-bind-address={LOOPBACK}:{health_port}",

@@ -186,7 +186,7 @@ def test_service_monitor_matches_config(helm: Path) -> None:
 
 @pytest.mark.timeout(600)
 async def test_jobs_survive_the_release_lifecycle(plane: ControlPlane, helm: Path) -> None:
-    kubeconfig = plane.kubeconfig_for("tester-1")
+    kubeconfig = plane.write_kubeconfig("tester-1")
 
     async def run(*arguments: str) -> str:
         return await asyncio.to_thread(run_helm, helm, *arguments, kubeconfig=kubeconfig)

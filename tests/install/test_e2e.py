@@ -27,7 +27,7 @@ async def test_e2e_suite_passes_on_hollow_nodes(plane: ControlPlane) -> None:
         for pods in FAILING_PODS:
             nodes.script(pods, exits(7, after=0.2))
         variables = {
-            "KUBECONFIG": str(plane.kubeconfig_for("tester-1")),
+            "KUBECONFIG": str(plane.write_kubeconfig("tester-1")),
             "KUBECTL": str(plane.binaries.kubectl),
             "E2E_OPERATOR": "process",
             "E2E_PATIENCE_SECONDS": "180",

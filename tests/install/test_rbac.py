@@ -122,10 +122,10 @@ async def run_operator(kubeconfig: Path, requested: set[Permission], forbidden: 
 
 @pytest.mark.timeout(600)
 async def test_role_grants_exactly_the_rights_in_use(
-    plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
+    plane: ControlPlane, volcano_build: VolcanoPrograms, tmp_path: Path
 ) -> None:
     await plane.kubectl("apply", "-f", str(CRD), "-f", str(OPERATOR))
-    groups = next(path for path in volcano_built.definitions if "podgroups" in path.name)
+    groups = next(path for path in volcano_build.definitions if "podgroups" in path.name)
     await plane.kubectl("apply", "-f", str(groups))
     await restart_controller_manager(plane)
     requested: set[Permission] = set()

@@ -105,7 +105,7 @@ async def test_readme_install_and_uninstall(plane: ControlPlane, tmp_path: Path)
 
 @pytest.mark.timeout(600)
 async def test_readme_arguments_for_volcano_and_etcd(
-    plane: ControlPlane, volcano_built: VolcanoPrograms, tmp_path: Path
+    plane: ControlPlane, volcano_build: VolcanoPrograms, tmp_path: Path
 ) -> None:
     (documented,) = (yaml.safe_load(block)["containers"][0] for block in blocks("yaml"))
     (etcd,) = re.findall(r"--etcd-server=([\w.:-]+)", install_section())
@@ -114,7 +114,7 @@ async def test_readme_arguments_for_volcano_and_etcd(
     (container,) = manifest[MANAGER]["spec"]["template"]["spec"]["containers"]
     assert container["command"] == documented["command"]
     container["args"] = [*documented["args"], f"--etcd-server={etcd}"]
-    with Volcano.start(plane, volcano_built):
+    with Volcano.start(plane, volcano_build):
         await plane.kubectl("apply", "-f", str(CRD))
         await plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest.values()))
         async with (

@@ -16,7 +16,7 @@ from paddle_operator.kube.errors import AlreadyExists, KubeError, NotFound
 from paddle_operator.kube.informer import Informer, ListBy
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object, Resource
 from paddle_operator.kube.work_queue import Priority
-from testbed.clock import HurriedClock
+from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.conftest import say
@@ -72,7 +72,7 @@ class CacheLife(RuleBasedStateMachine):
         await self.admin.create(NAMESPACES, {"metadata": {"name": self.namespace}})
         self.proxy = await FaultProxy(self.control_plane.connection()).__aenter__()
         token = self.control_plane.credentials.token_of("tester-2")
-        self.ours = await Client(self.proxy.connection(token), clock=HurriedClock(speed=20)).__aenter__()
+        self.ours = await Client(self.proxy.connection(token), clock=AcceleratedClock(speed=20)).__aenter__()
         for kind in (POD_TEMPLATES, CONFIG_MAPS):
             self.start_informer(kind)
 
@@ -84,7 +84,7 @@ class CacheLife(RuleBasedStateMachine):
             list_by=ListBy.PAGES if kind is POD_TEMPLATES else ListBy.STREAM,
             page_size=2,
             idle_seconds=1.5,  # longer than a busy server needs for the first word of its answer
-            clock=HurriedClock(speed=20),
+            clock=AcceleratedClock(speed=20),
         )
         self.replays[kind] = Replay(informer)
         self.tasks[kind] = self.loop.create_task(informer.run())
@@ -148,7 +148,7 @@ class CacheLife(RuleBasedStateMachine):
         times=st.integers(1, 3),
     )
     def answers_go_wrong(self, verb: str, code: int, times: int) -> None:
-        self.proxy.when(verb=verb).answer(code, retry_after=1 if code == 429 else None, times=times)
+        self.proxy.when(verb=verb).respond_with(code, retry_after=1 if code == 429 else None, times=times)
 
     @rule(verb=st.sampled_from(("list", "create", "delete")), fault=st.sampled_from(("cut_before", "cut_after")))
     def connections_are_cut(self, verb: str, fault: str) -> None:
@@ -156,7 +156,7 @@ class CacheLife(RuleBasedStateMachine):
 
     @rule()
     def the_network_goes(self) -> None:
-        self.proxy.deny()
+        self.proxy.reset_connections()
 
     @rule()
     def the_network_comes_back(self) -> None:

@@ -182,33 +182,33 @@ async def test_unavailable_log_is_refused_by_the_server(client: Client, namespac
 async def test_a_busy_server_is_obeyed_and_any_call_may_be_sent_again(
     proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
-    rule = proxy.when(verb="create").answer(429, retry_after=1, times=2)
+    rule = proxy.when(verb="create").respond_with(429, retry_after=1, times=2)
     began_at = asyncio.get_running_loop().time()
     await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
-    assert rule.fired == 2
+    assert rule.fire_count == 2
     assert asyncio.get_running_loop().time() - began_at >= 2
 
 
 async def test_a_server_that_is_busy_for_long_is_told_to_the_caller(
     proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
-    proxy.when(verb="create").answer(429, retry_after=120)
+    proxy.when(verb="create").respond_with(429, retry_after=120)
     with pytest.raises(TooManyRequests) as refused:
         await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
     assert refused.value.retry_after == 120
-    assert len(proxy.seen(verb="create")) == 1
+    assert len(proxy.find_requests(verb="create")) == 1
 
 
 async def test_reads_are_retried_and_creates_are_not(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    proxy.when(verb="create").cut_after(times=1)
+    proxy.when(verb="create").reset_after_server(times=1)
     with pytest.raises(Unreachable, match=f"create configmaps {namespace}/a: lost the connection"):
         await proxied.create(CONFIG_MAPS, a_config_map(key))
-    assert len(proxy.seen(verb="create")) == 1
-    proxy.when(verb="get").answer(500, times=1)
-    proxy.when(verb="get").cut_before(times=1)
+    assert len(proxy.find_requests(verb="create")) == 1
+    proxy.when(verb="get").respond_with(500, times=1)
+    proxy.when(verb="get").reset_before_server(times=1)
     assert (await proxied.get(CONFIG_MAPS, key)).key == key
-    proxy.when(verb="create").answer(500)
+    proxy.when(verb="create").respond_with(500)
     with pytest.raises(ServerFault, match="500"):
         await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
 
@@ -216,15 +216,15 @@ async def test_reads_are_retried_and_creates_are_not(proxy: FaultProxy, proxied:
 async def test_a_merge_whose_answer_was_lost_is_sent_again(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     await proxied.create(CONFIG_MAPS, a_config_map(key))
-    proxy.when(verb="patch").cut_after(times=1)
+    proxy.when(verb="patch").reset_after_server(times=1)
     assert (await proxied.merge(CONFIG_MAPS, key, {"metadata": {"labels": {"x": "1"}}})).metadata.labels == {"x": "1"}
 
 
 async def test_retries_are_bounded(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
-    rule = proxy.when(verb="get").answer(503)
+    rule = proxy.when(verb="get").respond_with(503)
     with pytest.raises(ServerFault):
         await proxied.get(CONFIG_MAPS, Key(namespace, "a"))
-    assert rule.fired == 4
+    assert rule.fire_count == 4
 
 
 async def test_no_more_requests_are_in_flight_than_allowed(
@@ -234,9 +234,9 @@ async def test_no_more_requests_are_in_flight_than_allowed(
     rule = proxy.when(verb="get").hold(go)
     async with Client(proxy.connection(control_plane.credentials.token_of("tester-1")), max_in_flight=3) as client:
         calls = [asyncio.ensure_future(client.get(CONFIG_MAPS, Key(namespace, f"a{n}"))) for n in range(9)]
-        await rule.has_fired(3)
+        await rule.wait_fired(3)
         await asyncio.sleep(0.05)
-        assert rule.fired == 3
+        assert rule.fire_count == 3
         go.set()
         assert all(isinstance(end, NotFound) for end in await asyncio.gather(*calls, return_exceptions=True))
 

@@ -119,7 +119,7 @@ async def test_a_token_is_believed_whether_inline_or_in_a_file(here: Here) -> No
 
 
 async def test_a_kubeconfig_that_stands_alone_is_enough(control_plane: ControlPlane) -> None:
-    assert await who_comes_by(load(control_plane.kubeconfig_for("tester-3"))) == "tester-3"
+    assert await who_comes_by(load(control_plane.write_kubeconfig("tester-3"))) == "tester-3"
 
 
 async def test_client_certificate_inline_or_in_files(here: Here, control_plane: ControlPlane) -> None:
@@ -322,7 +322,7 @@ async def noticed_in_time(here: Here, proxy: FaultProxy, old: str) -> None:
 
 async def refused_first(here: Here, proxy: FaultProxy, old: str) -> None:
     """The file is not looked at again: the client learns from the server that its token is dead."""
-    proxy.when(token=old).answer(401)
+    proxy.when(token=old).respond_with(401)
 
 
 @pytest.mark.parametrize("how", [noticed_in_time, refused_first], ids=lambda how: how.__name__)
@@ -342,7 +342,7 @@ async def test_an_informer_goes_on_with_the_new_token(
         following = asyncio.ensure_future(informer.run())
         seen = asyncio.Event()
         informer.store.listen(lambda *_: seen.set() if informer.store.get(Key(namespace, "late")) else None)
-        await asyncio.wait_for(first_watch.has_fired(), 100)
+        await asyncio.wait_for(first_watch.wait_fired(), 100)
         file.write_text(new)
         await how(here, proxy, old)
         proxy.when(verb="watch").end_watch(times=1)
@@ -350,9 +350,9 @@ async def test_an_informer_goes_on_with_the_new_token(
         await asyncio.wait_for(seen.wait(), 100)
         following.cancel()
         await asyncio.wait((following,))
-    assert len(proxy.seen(verb="list")) == 1
-    assert len(proxy.seen(verb="watch", token=new)) == 1
-    assert len(proxy.seen(verb="watch", token=old)) == (1 if how is noticed_in_time else 2)
+    assert len(proxy.find_requests(verb="list")) == 1
+    assert len(proxy.find_requests(verb="watch", token=new)) == 1
+    assert len(proxy.find_requests(verb="watch", token=old)) == (1 if how is noticed_in_time else 2)
 
 
 async def test_a_rotated_client_certificate_is_shown_from_then_on(here: Here, control_plane: ControlPlane) -> None:

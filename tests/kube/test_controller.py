@@ -11,7 +11,7 @@ import pytest
 from paddle_operator.kube.controller import Controller, Reconcile
 from paddle_operator.kube.errors import Conflict, Fenced, Status, Unreachable
 from paddle_operator.kube.work_queue import FIRST_RETRY_SECONDS, Queue
-from testbed.clock import FakeClock, settled
+from testbed.clock import FakeClock, run_ready_tasks
 
 
 @asynccontextmanager
@@ -53,10 +53,10 @@ async def test_who_need_not_be_woken_any_more_is_not_remembered() -> None:
 
     async with running(reconcile, clock) as queue:
         queue.add("a")
-        await settled()
+        await run_ready_tasks()
         assert passes == 1
         queue.add("a")
-        await settled()
+        await run_ready_tasks()
         assert passes == 2
         await clock.advance(8 * 86_400)
     assert passes == 2
@@ -118,7 +118,7 @@ async def test_an_odd_object_does_not_hold_up_the_others() -> None:
     async with running(reconcile, clock, workers=1) as queue:
         queue.add("odd")
         queue.add("even")
-        await settled()
+        await run_ready_tasks()
     assert seen == ["odd", "even"]
 
 
@@ -146,7 +146,7 @@ async def test_closing_the_queue_lets_the_pass_in_hand_finish() -> None:
 
     async with running(reconcile, clock) as queue:
         queue.add("a")
-        await settled()
+        await run_ready_tasks()
         queue.close()
         await clock.advance(6)
     assert finished

@@ -25,7 +25,7 @@ ROUNDS = 10
 # A request that was sent just before the holder's time ran out may be under way for two seconds more.
 TERMS = LeaseTimings(lease_seconds=4, renew_seconds=2, retry_seconds=0.3)
 LONG_TERMS = LeaseTimings(lease_seconds=120, renew_seconds=100, retry_seconds=5)
-PATIENCE_SECONDS = 60.0  # to the second it is known in test_lease.py, where the clock is the test's own
+WAIT_TIMEOUT_SECONDS = 60.0  # to the second it is known in test_lease.py, where the clock is the test's own
 
 
 class JumpingClock(SystemClock):
@@ -71,13 +71,13 @@ class Contender:
 
     def cut_off(self, *, silently: bool) -> None:
         self._reachable.clear()
-        (self.proxy.black_hole if silently else self.proxy.deny)()
+        (self.proxy.black_hole if silently else self.proxy.reset_connections)()
 
     async def heal(self) -> None:
         """Mend the network and return when the replica, started again, stands by with a full cache."""
         self.proxy.heal()
         self._reachable.set()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
             while self._manager is None or any(self._manager.readiness_problems()):
                 await asyncio.sleep(0.01)
 
@@ -120,7 +120,7 @@ async def orders_keep_coming(client: Client, namespace: str, made: list[Key]) ->
 async def until_leading(contender: Contender) -> float:
     """The seconds that it took."""
     began_at = asyncio.get_running_loop().time()
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
         while not contender.leading:  # time alone decides it, nothing tells
             await asyncio.sleep(0.005)
     return asyncio.get_running_loop().time() - began_at
@@ -142,7 +142,7 @@ async def test_leader_cut_off_is_replaced_and_never_doubled(
 ) -> None:
     """In two elections beside each other: most of a round is to wait for a lease to run out."""
     dice = random.Random(pytestconfig.getoption("randomly_seed"))
-    other = await control_plane.make_namespace("election")
+    other = await control_plane.create_namespace("election")
     first = (Contender(control_plane, namespace, f"tester-{number}") for number in (10, 11))
     second = (Contender(control_plane, other, f"tester-{number}") for number in (14, 15))
     told = await asyncio.gather(
@@ -200,7 +200,7 @@ async def an_election(
 
 
 async def until_done(client: Client, namespace: str, made: list[Key]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
         while True:
             there = {each.key for each in await client.list_all(CONFIG_MAPS, Scope(namespace))}
             if {answer_to(order) for order in made} <= there:

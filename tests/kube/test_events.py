@@ -101,7 +101,7 @@ class Desk:
     @property
     def writes(self) -> list[str]:
         """The verbs of what reached the proxy so far."""
-        return [seen.verb for seen in self.proxy.seen(resource="events")]
+        return [seen.verb for seen in self.proxy.find_requests(resource="events")]
 
 
 @pytest.fixture
@@ -212,11 +212,11 @@ async def test_emit_returns_when_the_event_is_written_once(desk: Desk) -> None:
         await recorder.emit(desk.about, "Completed", "all workers have succeeded")
         assert await desk.told() == {"all workers have succeeded": 1}
         await recorder.flush()
-    assert len(desk.proxy.seen(verb="create", resource="events")) == 1
+    assert len(desk.proxy.find_requests(verb="create", resource="events")) == 1
 
 
 async def test_news_that_could_not_be_told_at_once_are_told_later(desk: Desk) -> None:
-    desk.proxy.deny()
+    desk.proxy.reset_connections()
     async with desk.running_recorder() as recorder:
         await recorder.emit(desk.about, "Completed", "all workers have succeeded", warning=True)
         desk.proxy.heal()
@@ -260,7 +260,7 @@ async def test_expired_event_is_recreated_with_its_count(desk: Desk) -> None:
 
 
 async def test_an_outage_is_waited_for_and_nothing_is_lost(desk: Desk) -> None:
-    desk.proxy.deny()
+    desk.proxy.reset_connections()
     expected = {f"note {number}": 1 for number in range(20)} | {"again and again": 7}
     async with desk.running_recorder() as recorder:
         for number in range(20):
@@ -275,7 +275,7 @@ async def test_an_outage_is_waited_for_and_nothing_is_lost(desk: Desk) -> None:
 
 
 async def test_a_server_that_is_not_there_is_asked_seldom(desk: Desk) -> None:
-    desk.proxy.deny()
+    desk.proxy.reset_connections()
     began_at = desk.clock.monotonic()
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "late")
@@ -287,19 +287,19 @@ async def test_a_server_that_is_not_there_is_asked_seldom(desk: Desk) -> None:
 
 @pytest.mark.parametrize("code", [401, 429, 500, 503])
 async def test_a_refusal_that_passes_is_waited_for(desk: Desk, code: int) -> None:
-    rule = desk.proxy.when(verb="create", resource="events").answer(code)
+    rule = desk.proxy.when(verb="create", resource="events").respond_with(code)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "late")
-        await until(lambda: rule.fired >= 2, desk.clock, second=1)
+        await until(lambda: rule.fire_count >= 2, desk.clock, second=1)
         rule.remove()
         await desk.until_told({"late": 1}, second=1)
 
 
 async def test_lost_response_duplicates_no_event(desk: Desk) -> None:
-    rule = desk.proxy.when(verb="create", resource="events").cut_after(times=1)
+    rule = desk.proxy.when(verb="create", resource="events").reset_after_server(times=1)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "once")
-        await rule.has_fired()
+        await rule.wait_fired()
         recorder.normal(desk.about, "Told", "once")
         await desk.until_told({"once": 2}, second=1)
 
@@ -312,11 +312,11 @@ async def test_permanently_refused_event_is_dropped(desk: Desk) -> None:
         recorder.normal(desk.object("lost", namespace="no-such-namespace"), "Told", "to nobody")
         recorder.normal(desk.about, "Told", "to somebody else")
         await desk.until_told({"to somebody": 1, "to somebody else": 1})
-    assert [seen.code for seen in desk.proxy.seen(namespace="no-such-namespace")] == [404]
+    assert [seen.code for seen in desk.proxy.find_requests(namespace="no-such-namespace")] == [404]
 
 
 async def test_failing_event_does_not_block_the_others(desk: Desk) -> None:
-    rule = desk.proxy.when(verb="create", resource="events", name="poison*").answer(500)
+    rule = desk.proxy.when(verb="create", resource="events", name="poison*").respond_with(500)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.object("poison"), "Told", "bitter")
         for number in range(3):
@@ -348,7 +348,7 @@ async def test_dropping_while_sending_keeps_the_recorder(desk: Desk, monkeypatch
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "note 0")
         recorder.normal(desk.about, "Told", "note 1")
-        await rule.has_fired()
+        await rule.wait_fired()
         for number in (2, 3):
             recorder.normal(desk.about, "Told", f"note {number}")
         await desk.until_told({"note 0": 1, "note 2": 1, "note 3": 1})
@@ -356,17 +356,17 @@ async def test_dropping_while_sending_keeps_the_recorder(desk: Desk, monkeypatch
 
 
 async def test_a_flush_in_the_middle_of_a_write_does_not_repeat_it(desk: Desk) -> None:
-    rule = desk.proxy.when(verb="create", resource="events").delay_answer(0.05, times=1)
+    rule = desk.proxy.when(verb="create", resource="events").delay_response(0.05, times=1)
     async with desk.running_recorder() as recorder:
         recorder.normal(desk.about, "Told", "once")
-        await rule.has_fired()
+        await rule.wait_fired()
         await recorder.flush()
     assert desk.writes == ["create"]
     assert await desk.told() == {"once": 1}
 
 
 async def test_a_flush_tells_what_stands_against_it(desk: Desk) -> None:
-    desk.proxy.when(resource="events").answer(503)
+    desk.proxy.when(resource="events").respond_with(503)
     async with desk.recorder() as recorder:
         recorder.normal(desk.about, "Told", "in vain")
         with pytest.raises(ServerFault, match="create events"):

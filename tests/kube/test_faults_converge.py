@@ -10,9 +10,9 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
-from testbed.clock import HurriedClock
+from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
-from testbed.faults import FaultProxy, Rule
+from testbed.faults import FaultProxy, FaultRule
 from tests.conftest import say
 from tests.kube.orders import OrderDesk, an_order, answer_to
 
@@ -21,30 +21,33 @@ ORDERS = 5
 # take five keys, each of which is sent at most four times a pass and comes back after 0.05, 0.1, 0.2, 0.4 s.
 MOST_PER_SECOND = 60
 PAIRS_AT_ONCE = 12
-PATIENCE_SECONDS = 120.0
+WAIT_TIMEOUT_SECONDS = 120.0
 SPEED = 10.0
 # A second of ours is ten of a hurried desk: four keys of nine passes each, and seven tries of the informer, of five
 # requests at most. Without the pauses of the queue 376 were counted, without those of the informer 485.
 MOST_PER_HURRIED_SECOND = 4 * 9 * 4 + 7 * 5
 
-RULES: dict[str, Callable[[FaultProxy], Rule]] = {
-    "409": lambda proxy: proxy.when().answer(409),
-    "410": lambda proxy: proxy.when().answer(410),
-    "429": lambda proxy: proxy.when().answer(429, retry_after=1),
-    "429 without a time": lambda proxy: proxy.when().answer(429),
-    "500": lambda proxy: proxy.when().answer(500),
-    "503": lambda proxy: proxy.when().answer(503),
-    "cut before": lambda proxy: proxy.when().cut_before(),
-    "cut after": lambda proxy: proxy.when().cut_after(),
+RULES: dict[str, Callable[[FaultProxy], FaultRule]] = {
+    "409": lambda proxy: proxy.when().respond_with(409),
+    "410": lambda proxy: proxy.when().respond_with(410),
+    "429": lambda proxy: proxy.when().respond_with(429, retry_after=1),
+    "429 without a time": lambda proxy: proxy.when().respond_with(429),
+    "500": lambda proxy: proxy.when().respond_with(500),
+    "503": lambda proxy: proxy.when().respond_with(503),
+    "cut before": lambda proxy: proxy.when().reset_before_server(),
+    "cut after": lambda proxy: proxy.when().reset_after_server(),
     "hang": lambda proxy: proxy.when().hang(),
     "delay": lambda proxy: proxy.when().delay(0.2),
-    "delayed answer": lambda proxy: proxy.when().delay_answer(0.2),
-    "watch cut": lambda proxy: proxy.when(verb="watch").cut_watch(),
+    "delayed answer": lambda proxy: proxy.when().delay_response(0.2),
+    "watch cut": lambda proxy: proxy.when(verb="watch").reset_watch(),
     "watch ended": lambda proxy: proxy.when(verb="watch").end_watch(),
     "watch stalled": lambda proxy: proxy.when(verb="watch").stall(),
-    "watch expired": lambda proxy: proxy.when(verb="watch").expire(),
+    "watch expired": lambda proxy: proxy.when(verb="watch").expire_watch(),
 }
-GATES: dict[str, Callable[[FaultProxy], None]] = {"denied": FaultProxy.deny, "black hole": FaultProxy.black_hole}
+GATES: dict[str, Callable[[FaultProxy], None]] = {
+    "denied": FaultProxy.reset_connections,
+    "black hole": FaultProxy.black_hole,
+}
 FAULTS = [*RULES, *GATES]
 
 
@@ -79,7 +82,7 @@ class Trial:
     async def converged(self) -> None:
         """Return when every order is answered and the cache equals the server. Raises TimeoutError with the rest."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
                 while open_ends := await self._open_ends():  # the server is asked, not a task of ours
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -118,7 +121,7 @@ async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
         async with trial(control_plane, f"desk-{number}", namespace, SystemClock()) as alone:
             await alone.order(2)
             await alone.converged()
-            alone.proxy.forget()
+            alone.proxy.clear_requests()
             with in_force(alone.proxy, fault):
                 await alone.order(ORDERS)
                 await asyncio.sleep(2)
@@ -140,7 +143,7 @@ async def test_every_pair_of_faults_converges_without_spinning(
 
     async def live_through(number: int, first: str, second: str) -> None:
         """The second begins while the first is on, and outlasts it."""
-        async with at_once, trial(control_plane, f"pair-{number}", namespace, HurriedClock(SPEED)) as pair:
+        async with at_once, trial(control_plane, f"pair-{number}", namespace, AcceleratedClock(SPEED)) as pair:
             await pair.order(1)
             with in_force(pair.proxy, first):
                 await pair.order(2)

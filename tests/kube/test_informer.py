@@ -16,14 +16,14 @@ from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
 from paddle_operator.kube.store import Stored
 from paddle_operator.kube.work_queue import Priority
-from testbed.clock import FakeClock, HurriedClock
+from testbed.clock import AcceleratedClock, FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
 
 Told = tuple[str, str, Priority]
 
-PATIENCE_SECONDS = 100.0  # a CustomResourceDefinition takes 10 s to go, on a machine with nothing else to do
+WAIT_TIMEOUT_SECONDS = 100.0  # a CustomResourceDefinition takes 10 s to go, on a machine with nothing else to do
 
 DEFINITIONS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
 GADGETS = Resource("apis/informer.example.com/v1", "gadgets", Object)
@@ -63,7 +63,7 @@ class Ear:
         self._heard.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
             while not condition():
                 self._heard.clear()
                 await self._heard.wait()
@@ -90,7 +90,7 @@ def informer_of(
     return Informer(client, kind, Scope(namespace, fields="metadata.name!=kube-root-ca.crt"), **options)
 
 
-class NotingClock(HurriedClock):
+class NotingClock(AcceleratedClock):
     """Real time in a hurry, with a note of each pause."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ async def running(informer: Informer[Any, Any]) -> AsyncIterator[Ear]:
     ear = Ear(informer)
     task = asyncio.ensure_future(informer.run())
     try:
-        await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
+        await asyncio.wait_for(informer.wait_synced(), WAIT_TIMEOUT_SECONDS)
         yield ear
     finally:
         task.cancel()
@@ -136,11 +136,11 @@ async def test_after_a_cut_it_goes_on_without_listing_again(
 ) -> None:
     informer = informer_of(proxied, namespace)
     async with running(informer) as ear:
-        proxy.when(verb="watch").cut_watch(times=1)
+        proxy.when(verb="watch").reset_watch(times=1)
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
-    assert len(proxy.seen(verb="list")) == 1
+    assert len(proxy.find_requests(verb="list")) == 1
 
 
 async def test_a_watch_that_is_stalled_half_open_is_noticed(
@@ -151,7 +151,7 @@ async def test_a_watch_that_is_stalled_half_open_is_noticed(
         proxy.when(verb="watch").stall(times=1)
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
-    assert len(proxy.seen(verb="list")) == 1
+    assert len(proxy.find_requests(verb="list")) == 1
 
 
 class TerseClient:
@@ -192,7 +192,7 @@ async def test_relist_after_410_reports_only_differences(
     informer = informer_of(proxied, namespace, POD_TEMPLATES, list_by=list_by)
     async with running(informer) as ear:
         ear.told.clear()
-        proxy.deny()
+        proxy.reset_connections()
         await client.merge(POD_TEMPLATES, Key(namespace, "changed"), {"metadata": {"labels": {"a": "b"}}})
         await client.delete(POD_TEMPLATES, Key(namespace, "gone"))
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "new")))
@@ -212,7 +212,7 @@ async def test_object_recreated_in_an_outage_is_two_changes(
     informer = informer_of(proxied, namespace, POD_TEMPLATES)
     async with running(informer) as ear:
         ear.told.clear()
-        proxy.deny()
+        proxy.reset_connections()
         await client.delete(POD_TEMPLATES, key)
         await client.create(POD_TEMPLATES, a_pod_template(key))
         await control_plane.compact()
@@ -230,14 +230,14 @@ async def test_compaction_between_pages_lists_in_one_piece(
     second_page = proxy.when(verb="list", predicate=lambda asked: "continue" in asked.query).hold(compacted, times=1)
     informer = informer_of(proxied, namespace, POD_TEMPLATES, page_size=2)
     task = asyncio.ensure_future(informer.run())
-    await second_page.has_fired()
+    await second_page.wait_fired()
     for name in ("later", "latest"):
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
     await control_plane.compact()
     compacted.set()
-    await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
+    await asyncio.wait_for(informer.wait_synced(), WAIT_TIMEOUT_SECONDS)
     assert versions(informer) == await on_server(client, POD_TEMPLATES, namespace)
-    assert len(proxy.seen(verb="list")) == 3
+    assert len(proxy.find_requests(verb="list")) == 3
     task.cancel()
     await asyncio.wait((task,))
 
@@ -246,11 +246,11 @@ async def test_a_server_that_cannot_stream_lists_is_asked_for_pages(
     client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
-    refused = proxy.when(verb="watch", predicate=lambda asked: "sendInitialEvents" in asked.query).answer(422)
+    refused = proxy.when(verb="watch", predicate=lambda asked: "sendInitialEvents" in asked.query).respond_with(422)
     informer = informer_of(proxied, namespace, list_by=ListBy.STREAM)
     async with running(informer):
         assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
-    assert refused.fired == 1
+    assert refused.fire_count == 1
 
 
 async def test_our_own_writes_are_seen_before_the_watch_tells_them(
@@ -310,7 +310,7 @@ async def test_what_is_kept_is_what_the_projection_makes(client: Client, namespa
 
 
 async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_control_plane: ControlPlane) -> None:
-    namespace = await breakable_control_plane.make_namespace()
+    namespace = await breakable_control_plane.create_namespace()
     async with Client(breakable_control_plane.connection()) as client:
         informer = informer_of(client, namespace)
         async with running(informer) as ear:
@@ -333,13 +333,13 @@ async def test_optional_kind_is_watched_once_installed(
     caplog.set_level("INFO")
     await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
     clock = NotingClock()
-    missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).answer(404)
+    missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).respond_with(404)
     informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=clock)
     assert not informer.absent  # nobody has answered yet
     async with running(informer) as ear:
         assert informer.absent
         assert list(Manager(informers=[informer], controllers=[]).readiness_problems()) == []
-        await missing.has_fired(4)
+        await missing.wait_fired(4)
         assert clock.pauses[:3] == [ABSENT_RETRY_SECONDS] * 3
         missing.remove()
         await ear.until(lambda: not informer.absent)
@@ -362,7 +362,7 @@ async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
     informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=NotingClock())
     async with running(informer) as ear:
         ear.told.clear()
-        missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).answer(404)
+        missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).respond_with(404)
         proxy.when(verb="watch").end_watch(times=1)
         await ear.until(lambda: informer.absent)
         assert ear.told == [("deleted", "a", Priority.LOW), ("deleted", "b", Priority.LOW)]
@@ -375,22 +375,22 @@ async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
 async def test_a_kind_that_must_be_there_is_a_problem_while_it_is_not(
     proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
-    missing = proxy.when(verb="list").answer(404)
-    informer = informer_of(proxied, namespace, clock=HurriedClock(speed=100))
+    missing = proxy.when(verb="list").respond_with(404)
+    informer = informer_of(proxied, namespace, clock=AcceleratedClock(speed=100))
     task = asyncio.ensure_future(informer.run())
-    await missing.has_fired(3)
+    await missing.wait_fired(3)
     assert not informer.synced
     assert not informer.absent
     assert informer.problem
     missing.remove()
-    await asyncio.wait_for(informer.wait_synced(), PATIENCE_SECONDS)
+    await asyncio.wait_for(informer.wait_synced(), WAIT_TIMEOUT_SECONDS)
     task.cancel()
     await asyncio.wait((task,))
 
 
 async def test_a_kind_that_is_defined_late_and_removed_again(client: Client, namespace: str) -> None:
     informer: Informer[Object, Object] = Informer(
-        client, GADGETS, Scope(namespace), optional=True, clock=HurriedClock(speed=20)
+        client, GADGETS, Scope(namespace), optional=True, clock=AcceleratedClock(speed=20)
     )
     gadget = {"apiVersion": "informer.example.com/v1", "kind": "Gadget"}
     async with running(informer) as ear:

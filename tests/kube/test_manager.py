@@ -18,7 +18,7 @@ from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.manager import Manager, run_until_signalled
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from paddle_operator.kube.work_queue import Queue
-from testbed.clock import FakeClock, settled
+from testbed.clock import FakeClock, run_ready_tasks
 from testbed.faults import FaultProxy
 from tests.kube.orders import OrderDesk, an_order, answer_to
 
@@ -53,7 +53,7 @@ def a_manager(part: Part, *controllers: Controller[str], **options: Any) -> Mana
 async def test_a_part_that_raises_ends_the_process_with_its_reason() -> None:
     part = Part()
     running = asyncio.ensure_future(a_manager(part).run())
-    await settled()
+    await run_ready_tasks()
     part.ends.set_exception(ZeroDivisionError("a defect"))
     with pytest.raises(RunnableFailed, match="informer of parts: ZeroDivisionError: a defect"):
         await running
@@ -62,7 +62,7 @@ async def test_a_part_that_raises_ends_the_process_with_its_reason() -> None:
 async def test_a_part_that_just_ends_ends_the_process_too() -> None:
     part = Part()
     running = asyncio.ensure_future(a_manager(part).run())
-    await settled()
+    await run_ready_tasks()
     part.ends.set_result(None)
     with pytest.raises(RunnableFailed, match="informer of parts ended unexpectedly"):
         await running
@@ -78,11 +78,11 @@ async def test_no_pass_begins_before_the_caches_are_full() -> None:
     manager = a_manager(part, Controller("test", queue, reconcile, clock=clock))
     running = asyncio.ensure_future(manager.run())
     queue.add("a")
-    await settled()
+    await run_ready_tasks()
     assert passes == []
     assert list(manager.readiness_problems()) == ["the cache of parts is not synced: it is being listed"]
     part.full.set()
-    await settled()
+    await run_ready_tasks()
     assert passes == ["a"]
     assert list(manager.readiness_problems()) == []
     manager.stop()
@@ -93,7 +93,7 @@ async def test_no_pass_begins_before_the_caches_are_full() -> None:
 async def test_stop_before_caches_are_synced_ends_at_once() -> None:
     manager = a_manager(Part())
     running = asyncio.ensure_future(manager.run())
-    await settled()
+    await run_ready_tasks()
     manager.stop()
     await asyncio.wait_for(running, SOON_SECONDS)
 
@@ -118,7 +118,7 @@ async def test_stuck_reconcile_is_unhealthy_and_cancelled_by_stop(
     manager = a_manager(part, Controller("test", queue, reconcile, clock=clock))
     running = asyncio.ensure_future(manager.run())
     queue.add("a")
-    await settled()
+    await run_ready_tasks()
     assert list(manager.health_problems()) == []
     await clock.advance(700)
     assert list(manager.health_problems()) == ["a reconcile of test has been running for 700 s"]
@@ -134,7 +134,7 @@ async def test_signal_stops_gracefully_and_removes_handlers() -> None:
 
     controller = Controller("test", Queue[str]("test"), reconcile)
     running = asyncio.ensure_future(run_until_signalled(a_manager(part, controller)))
-    await settled()
+    await run_ready_tasks()
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(running, SOON_SECONDS)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -152,7 +152,7 @@ async def test_sigusr1_toggles_debug(
     root = logging.getLogger()
     with caplog.at_level(logging.WARNING):
         running = asyncio.ensure_future(run_until_signalled(a_manager(part, controller)))
-        await settled()
+        await run_ready_tasks()
         for level in (logging.DEBUG, logging.WARNING, logging.DEBUG):
             os.kill(os.getpid(), signal.SIGUSR1)
             await until(lambda level=level: root.level == level)  # type: ignore[misc]
@@ -172,7 +172,7 @@ async def test_a_second_signal_ends_it_at_once() -> None:
     manager = a_manager(part, Controller("test", queue, reconcile))
     running = asyncio.ensure_future(run_until_signalled(manager))
     queue.add("a")
-    await settled()
+    await run_ready_tasks()
     os.kill(os.getpid(), signal.SIGINT)
     await until(lambda: "stopping" in manager.readiness_problems())
     assert not running.done()
@@ -208,8 +208,10 @@ async def test_work_continues_after_stop_and_restart(client: Client, namespace: 
 async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     desk = OrderDesk(proxied, namespace)
     running = asyncio.ensure_future(desk.manager.run())
-    await until(lambda: any(seen.code == 200 for seen in proxy.seen(verb="watch")))  # the last that it has to send
-    proxy.forget()
+    await until(
+        lambda: any(seen.code == 200 for seen in proxy.find_requests(verb="watch"))
+    )  # the last that it has to send
+    proxy.clear_requests()
     await asyncio.sleep(2)
     assert proxy.requests == []
     desk.manager.stop()

@@ -241,7 +241,7 @@ COUNTED = ("cpu", "memory", "ephemeral-storage", GPU, "hugepages-2Mi")
 
 async def counted(control_plane: ControlPlane, client: Client, spec: Manifest) -> Amounts:
     """What a quota says that a pod with this spec uses."""
-    namespace = await control_plane.make_namespace("resources")
+    namespace = await control_plane.create_namespace("resources")
     try:
         metadata = {"namespace": namespace, "name": "it"}
         await client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})

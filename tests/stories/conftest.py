@@ -10,14 +10,14 @@ import pytest
 from paddle_operator.kube.client import Client
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from testbed.servers import Server
+from testbed.servers import ServerProcess
 from testbed.volcano import Volcano
 from tests.stories.embedded import open_embedded_harness
 from tests.stories.gangs import GangHarness, serve_paddlejobs
 from tests.stories.harness import ClusterHarness, RecordingClient
-from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
+from tests.support.volcano import pytest_collection_finish, volcano, volcano_build
 
-__all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
+__all__ = ["pytest_collection_finish", "volcano", "volcano_build"]
 
 P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
 
@@ -39,7 +39,7 @@ def garbage_collector(control_plane: ControlPlane, paddlejob_crd: None) -> None:
     asyncio.run(_restarted(control_plane.controller_manager))
 
 
-async def _restarted(server: Server) -> None:
+async def _restarted(server: ServerProcess) -> None:
     await server.kill()
     await server.start()
     server.disturbed = False
@@ -134,7 +134,7 @@ def volcano_with_jobs(volcano: Volcano) -> Volcano:
 async def gangs(volcano_with_jobs: Volcano) -> AsyncIterator[GangHarness]:
     """Two nodes of 4 CPUs; without an operator: who needs one enters `gangs.run_gang_operator()`."""
     control_plane = volcano_with_jobs.control_plane
-    namespace = await control_plane.make_namespace("gangs")
+    namespace = await control_plane.create_namespace("gangs")
     async with (
         Client(control_plane.connection()) as client,
         HollowNodes(client, count=2, cpu="4") as nodes,

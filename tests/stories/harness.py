@@ -27,7 +27,7 @@ from paddle_operator.kube.round_trip import Call, RoundTripper
 from testbed.audit import AuditLog, Writes
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from testbed.watch_until import PATIENCE_SECONDS, WatchedObjects, watch_objects
+from testbed.watch_until import WAIT_TIMEOUT_SECONDS, WatchedObjects, watch_objects
 from tests.support.rights import connection_of_operator
 
 
@@ -267,12 +267,12 @@ class ClusterHarness:
     # Waiting
 
     async def wait_job(
-        self, name: str, claim: Callable[[FullObject], bool], *, within_seconds: float = PATIENCE_SECONDS
+        self, name: str, claim: Callable[[FullObject], bool], *, within_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> FullObject:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
         return await self._jobs.until(name, claim, within_seconds=within_seconds)
 
-    async def wait_phase(self, name: str, phase: str, *, within_seconds: float = PATIENCE_SECONDS) -> FullObject:
+    async def wait_phase(self, name: str, phase: str, *, within_seconds: float = WAIT_TIMEOUT_SECONDS) -> FullObject:
         return await self.wait_job(name, lambda job: job.phase == phase, within_seconds=within_seconds)
 
     async def wait_running(self, attempt: int, name: str = "mnist") -> FullObject:
@@ -287,7 +287,7 @@ class ClusterHarness:
         await self._jobs.wait_deleted(name)
 
     async def wait_pods(
-        self, claim: Callable[[dict[str, FullObject]], bool], *, within_seconds: float = PATIENCE_SECONDS
+        self, claim: Callable[[dict[str, FullObject]], bool], *, within_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> dict[str, FullObject]:
         """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
         found: dict[str, FullObject] = {}

@@ -20,7 +20,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, 
 from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.kube.round_trip import Call, RoundTripper
 from testbed.audit import Writes
-from testbed.clock import HurriedClock, LeapingClock
+from testbed.clock import AcceleratedClock, OffsetClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import NEVER, exits
@@ -85,12 +85,12 @@ class MortalRoundTripper(RoundTripper):
 
 @contextlib.asynccontextmanager
 async def operator(
-    control_plane: ControlPlane, namespace: str, clock: LeapingClock, dies_at: int = 0, *, after: bool = False
+    control_plane: ControlPlane, namespace: str, clock: OffsetClock, dies_at: int = 0, *, after: bool = False
 ) -> AsyncIterator[MortalClient]:
     """Leaving it is a kill: nothing is drained, flushed or given back."""
     async with MortalClient(await connection_of_operator(control_plane)) as client:
         client.lives_until(dies_at, after=after)
-        recorder = Recorder(client, reporter="paddle-operator", clock=HurriedClock(SLOWLY))
+        recorder = Recorder(client, reporter="paddle-operator", clock=AcceleratedClock(SLOWLY))
         jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)
         manager = build_manager(recorder, [jobs])
         running = asyncio.ensure_future(manager.run())
@@ -113,7 +113,7 @@ class Life:
     """One job in a namespace of its own, and by a time of its own."""
 
     def __init__(self, control_plane: ControlPlane, client: Client, nodes: HollowNodes, plot: "Plot") -> None:
-        self.clock = LeapingClock()
+        self.clock = OffsetClock()
         self.leapt_at: datetime | None = None  # when that time came, by real time
         self._control_plane = control_plane
         self._client = client
@@ -125,7 +125,7 @@ class Life:
 
         It is given the time to leave what is to be left; where that is not known yet, until nothing changes any more.
         """
-        self.namespace = await self._control_plane.make_namespace("crash")
+        self.namespace = await self._control_plane.create_namespace("crash")
         story = asyncio.ensure_future(self._story())
         async with operator(self._control_plane, self.namespace, self.clock, dies_at, after=after) as first:
             died = asyncio.ensure_future(first.died.wait())
@@ -177,8 +177,8 @@ class Life:
     async def change(self, **spec: Any) -> None:
         await self._client.merge(FULL_JOBS, Key(self.namespace, "life"), {"spec": spec})
 
-    def leap_to(self, due_at: datetime) -> None:
-        self.leapt_at = self.clock.leap_to(due_at)
+    def advance_to(self, due_at: datetime) -> None:
+        self.leapt_at = self.clock.advance_to(due_at)
 
     # What is true
 
@@ -284,7 +284,7 @@ async def is_retried(life: Life) -> None:
     await life.begin()
     paused = await life.until(lambda job: "nextAttemptTime" in job.status)
     await life.cleaned()
-    life.leap_to(instant(paused.status["nextAttemptTime"]))
+    life.advance_to(instant(paused.status["nextAttemptTime"]))
     job = await life.phase("Completed", attempt=1)
     assert job.status["restarts"] == 1
     await life.cleaned()
@@ -295,7 +295,7 @@ async def is_replaced_alone(life: Life) -> None:
     await life.begin()
     paused = await life.until(lambda job: "nextAttemptTime" in job.status)
     await life.failed_ones_gone()
-    life.leap_to(instant(paused.status["nextAttemptTime"]))
+    life.advance_to(instant(paused.status["nextAttemptTime"]))
     life.worker_exits("*", 0)
     job = await life.phase("Completed")
     assert job.status["restarts"] == 1
@@ -320,7 +320,7 @@ async def is_overdue(life: Life) -> None:
     await life.begin()
     job = await life.phase("Running")
     due_at = instant(job.condition("Accepted")["lastTransitionTime"]) + timedelta(hours=1)
-    life.leap_to(due_at)
+    life.advance_to(due_at)
     job = await life.phase("Failed")
     assert due_at <= instant(job.status["completionTime"]) <= due_at + PUNCTUAL
     await life.cleaned()
@@ -331,7 +331,7 @@ async def is_deleted_in_time(life: Life) -> None:
     await life.begin()
     job = await life.phase("Completed")
     await life.still()
-    life.leap_to(instant(job.status["completionTime"]) + timedelta(hours=1))
+    life.advance_to(instant(job.status["completionTime"]) + timedelta(hours=1))
     await life.gone()
     await life.cleaned()
     await life.closed()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from testbed.audit import Write, Writes
-from testbed.clock import LeapingClock
+from testbed.clock import OffsetClock
 from testbed.hollow_script import never_starts
 from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, about, instant, of_job
 from tests.stories.jobs import a_job
@@ -25,7 +25,7 @@ class Pulse:
     API server before it, stalls the pulse as well.
     """
 
-    def __init__(self, harness: ClusterHarness, clock: LeapingClock) -> None:
+    def __init__(self, harness: ClusterHarness, clock: OffsetClock) -> None:
         self._harness = harness
         self._clock = clock
         self._beats: list[datetime] = []
@@ -55,7 +55,7 @@ class Pulse:
 # KF-C3 and KF-C6, by the clock alone, which is the case that Kubeflow misses
 async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harness: ClusterHarness) -> None:
     """When all is quiet their hour is over but for a few seconds, which pass as they do."""
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     pulse = Pulse(harness, clock)
     harness.nodes.script("stuck-*", never_starts(), namespace=harness.namespace)
     kept: dict[str, Any] = {"ttlSecondsAfterFinished": 3600, "cleanPodPolicy": "Never"}
@@ -82,7 +82,7 @@ async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harnes
             "done": instant(done.result().status["completionTime"]) + HOUR,
             "broken": instant(broken.result().status["completionTime"]) + HOUR,
         }
-        clock.leap_to(min(due.values()) - 2 * SECOND)
+        clock.advance_to(min(due.values()) - 2 * SECOND)
         ahead = clock.now() - datetime.now(UTC)
         async with pulse.felt(), asyncio.TaskGroup() as group:
             late, stuck = (group.create_task(harness.wait_phase(name, "Failed")) for name in ("late", "stuck"))
@@ -162,7 +162,7 @@ async def test_overdue_actions_happen_when_the_operator_returns(
             group.create_task(ends_and_is_cleaned(harness, "done", 0, "Completed"))
             again = group.create_task(ends_and_is_cleaned(harness, "again", 1, "Restarting"))
         assert again.result().status["nextAttemptTime"]
-    clock = LeapingClock(HOUR)
+    clock = OffsetClock(HOUR)
     async with harness.run_operator(clock=clock):
         back_at = clock.now()
         async with asyncio.TaskGroup() as group:
@@ -190,23 +190,23 @@ async def ends_and_is_cleaned(harness: ClusterHarness, name: str, code: int, pha
 
 
 async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness) -> None:
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=2, activeDeadlineSeconds=7200))
         await harness.wait_phase("mnist", "Running")
-        clock.leap(HOUR)
+        clock.advance(HOUR)
         await harness.patch_spec("mnist", {"suspend": True})
         await harness.wait_phase("mnist", "Suspended")
         await harness.wait_children_deleted("mnist")
-        clock.leap(timedelta(days=1))
+        clock.advance(timedelta(days=1))
         await harness.patch_spec("mnist", {"suspend": False})
         job = await harness.wait_running(1)
         spent = int(job.status["activeSeconds"])
         due_at = instant(job.status["activeSince"]) + timedelta(seconds=7200 - spent)
-        clock.leap_to(due_at - 10 * MINUTE)
+        clock.advance_to(due_at - 10 * MINUTE)
         await harness.run_unrelated_job("beside")
         assert (await harness.get_job("mnist")).phase == "Running"
-        clock.leap_to(due_at)
+        clock.advance_to(due_at)
         job = await harness.wait_phase("mnist", "Failed")
     assert HOUR <= timedelta(seconds=spent) < HOUR + 10 * MINUTE
     assert job.condition("Failed")["reason"] == "DeadlineExceeded"
@@ -214,24 +214,24 @@ async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness)
 
 
 async def test_start_deadline_restarts_after_each_pause(bare_harness: ClusterHarness) -> None:
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=1, backoffLimit=1, startDeadlineSeconds=3600))
         await harness.wait_phase("mnist", "Running")
-        clock.leap(2 * HOUR)  # it has started: the deadline is behind it
+        clock.advance(2 * HOUR)  # it has started: the deadline is behind it
         await harness.run_unrelated_job("beside")
         harness.nodes.script("mnist-*", never_starts(), namespace=harness.namespace)
         await harness.exit_pods("mnist-worker-0", code=1)
         job = await harness.wait_phase("mnist", "Restarting")
         again_at = instant(job.status["nextAttemptTime"])
         await harness.wait_pods(lambda pods: not pods)
-        clock.leap_to(again_at)
+        clock.advance_to(again_at)
         await harness.wait_not_running("mnist", "WaitingForAddresses")
         due_at = again_at + HOUR
-        clock.leap_to(due_at - 10 * MINUTE)
+        clock.advance_to(due_at - 10 * MINUTE)
         await harness.run_unrelated_job("behind")
         assert (await harness.get_job("mnist")).phase == "Restarting"
-        clock.leap_to(due_at)
+        clock.advance_to(due_at)
         job = await harness.wait_phase("mnist", "Failed")
     assert job.condition("Failed")["reason"] == "StartDeadlineExceeded"
     assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
@@ -239,19 +239,19 @@ async def test_start_deadline_restarts_after_each_pause(bare_harness: ClusterHar
 
 async def test_a_deadline_does_not_wait_for_the_end_of_a_pause(bare_harness: ClusterHarness) -> None:
     """The longest pause, of six minutes, comes after nine tries that failed: that there were so many is pretended."""
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=2, backoffLimit=20, activeDeadlineSeconds=3600))
         job = await harness.wait_phase("mnist", "Running")
         await harness.client.merge_status(FULL_JOBS, job.key, {"restarts": 9})
         await harness.run_unrelated_job("beside")  # which was made after that: so the operator knows of it
         due_at = since_when(job, "Accepted") + HOUR
-        clock.leap_to(due_at - 3 * MINUTE)
+        clock.advance_to(due_at - 3 * MINUTE)
         await harness.exit_pods("mnist-worker-1", code=1)
         job = await harness.wait_phase("mnist", "Restarting")
         assert instant(job.status["nextAttemptTime"]) > due_at
         await harness.wait_pods(lambda pods: not pods)
-        clock.leap_to(due_at)
+        clock.advance_to(due_at)
         job = await harness.wait_phase("mnist", "Failed")
     assert job.condition("Failed")["reason"] == "DeadlineExceeded"
     assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST

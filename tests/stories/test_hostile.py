@@ -97,7 +97,7 @@ def lawless_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlP
 async def crowd(lawless_control_plane: ControlPlane) -> AsyncIterator[Crowd]:
     """With rules, and with a quota, since some want 10,000 pods."""
     control_plane = lawless_control_plane
-    namespace = await control_plane.make_namespace("hostile")
+    namespace = await control_plane.create_namespace("hostile")
     async with Client(control_plane.connection()) as client:
         await client.create(CRDS, crd(PADDLE_JOB))
         metadata = {"name": "small", "namespace": namespace}
@@ -146,7 +146,7 @@ async def test_hostile_objects_do_not_disturb_a_healthy_job(crowd: Crowd, pytest
     replies = await crowd.create(objects, dryRun="All")
     accepted, refused = sorted_by_verdict(objects, replies)
     stored = await stored_behind_the_rules(crowd, refused + [each for each in objects if each.status is not None])
-    healthy = await crowd.control_plane.make_namespace("healthy")
+    healthy = await crowd.control_plane.create_namespace("healthy")
     before = passes()
     async with (
         HollowNodes(crowd.client, count=2) as nodes,

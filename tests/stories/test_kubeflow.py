@@ -127,13 +127,14 @@ async def test_scaling_fills_missing_indexes_first(harness: ClusterHarness) -> N
     await harness.delete(FULL_PODS, "mnist-worker-1")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
     await harness.wait_job(
-        "mnist", lambda job: job.phase == "Running" and job.status["worker"]["replicas"] == 3 and settled(job.status)
+        "mnist",
+        lambda job: job.phase == "Running" and job.status["worker"]["replicas"] == 3 and run_ready_tasks(job.status),
     )
     assert sorted(await harness.list_pods()) == [f"mnist-worker-{index}" for index in range(3)]
     assert {each["PADDLE_TRAINERS_NUM"] for each in (await harness.get_environments("mnist")).values()} == {"3"}
 
 
-def settled(status: Job) -> bool:
+def run_ready_tasks(status: Job) -> bool:
     return bool(status["observedGeneration"] == 2 and status["ready"] == "3/3")
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.diff import FORCE_DELETE_AFTER
-from testbed.clock import LeapingClock
+from testbed.clock import OffsetClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.harness import FULL_PODS, ClusterHarness, about
 from tests.stories.jobs import a_job, a_template, with_template
@@ -50,7 +50,7 @@ async def test_pod_on_dead_node_is_force_deleted_a_minute_after_grace(
     bare_harness: ClusterHarness,
 ) -> None:
     """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     async with harness.record_writes() as writes, harness.run_operator(clock=clock):
         await harness.submit(a_job(ps=1, workers=4, backoffLimit=0))
         await harness.wait_phase("mnist", "Running")
@@ -65,12 +65,12 @@ async def test_pod_on_dead_node_is_force_deleted_a_minute_after_grace(
         await harness.run_unrelated_job(
             "before"
         )  # so the operator has seen it, too: it counts from then, by its own clock
-        clock.leap_to(left_at + FORCE_DELETE_AFTER - timedelta(seconds=45))
+        clock.advance_to(left_at + FORCE_DELETE_AFTER - timedelta(seconds=45))
         await harness.run_unrelated_job("beside")
         pods = await harness.list_pods()
         assert {name: pods[name].uid for name in held} == held
         assert (await harness.get_job("mnist")).phase == "Restarting"
-        given_up_at = clock.leap_to(left_at + FORCE_DELETE_AFTER)
+        given_up_at = clock.advance_to(left_at + FORCE_DELETE_AFTER)
         job = await harness.wait_running(1)
     pods = await harness.list_pods()
     assert len(pods) == 5
@@ -95,12 +95,12 @@ async def test_clock_ahead_does_not_shorten_termination(bare_harness: ClusterHar
     template = a_template()
     template["spec"]["terminationGracePeriodSeconds"] = 60
     async with harness.record_writes() as writes:
-        async with harness.run_operator(clock=LeapingClock(timedelta(minutes=5))):
+        async with harness.run_operator(clock=OffsetClock(timedelta(minutes=5))):
             await harness.submit(with_template(a_job(workers=3), template))
             await harness.wait_phase("mnist", "Running")
             await harness.delete(FULL_PODS, "mnist-worker-1")
             await harness.wait_not_running("mnist", "PodsTerminating")
-        async with harness.run_operator(clock=LeapingClock(timedelta(minutes=10))):
+        async with harness.run_operator(clock=OffsetClock(timedelta(minutes=10))):
             await harness.run_unrelated_job("beside")  # so it had time to give them up
             end_at = datetime.now(UTC)
             await harness.exit_pods("mnist-worker-*", code=137)

@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.kube.client import Scope
 from paddle_operator.kube.objects import Key, Object, Resource
-from testbed.clock import LeapingClock
+from testbed.clock import OffsetClock
 from testbed.hollow_script import exits, ignores_sigterm
 from tests.stories.harness import FULL_EVENTS, FULL_PODS, ClusterHarness, FullObject, about, instant, of_job
 from tests.stories.jobs import Job, a_job, a_template, with_template
@@ -52,7 +52,7 @@ TRIED_AGAIN: list[tuple[dict[str, Any] | None, int, int]] = [
 
 # KF-C7
 async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: ClusterHarness) -> None:
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
 
     async def fails(name: str, policy: dict[str, Any] | None, code: int) -> FullObject:
         more: dict[str, Any] = {"podFailurePolicy": policy} if policy else {}
@@ -81,14 +81,14 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: Cl
                 group.create_task(ends(f"over-{number}", policy, code, message))
             for name, (policy, code, charge) in zip(names, TRIED_AGAIN, strict=True):
                 group.create_task(comes_again(name, policy, code, charge))
-        clock.leap(PAUSE)
+        clock.advance(PAUSE)
         await asyncio.gather(*(harness.wait_running(1, name) for name in names))
 
 
 async def test_retries_back_off_exponentially_up_to_the_limit(
     bare_harness: ClusterHarness,
 ) -> None:
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     ends_of_pauses: list[datetime] = []
     async with harness.record_writes() as writes, harness.run_operator(clock=clock):
         await harness.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
@@ -103,9 +103,9 @@ async def test_retries_back_off_exponentially_up_to_the_limit(
             assert job.condition("Running")["message"].endswith(f"replacing all pods at {again_at:%H:%M:%S} UTC")
             assert (job.status["restarts"], job.status["attempt"]) == (number + 1, number + 1)
             await harness.wait_pods(lambda pods: not pods)
-            clock.leap_to(again_at - timedelta(seconds=5))
+            clock.advance_to(again_at - timedelta(seconds=5))
             await harness.run_unrelated_job(f"beside-{number}")
-            ends_of_pauses.append(clock.leap_to(again_at))
+            ends_of_pauses.append(clock.advance_to(again_at))
         await harness.wait_running(2)
         await harness.exit_pods("mnist-worker-1", code=1)
         job = await harness.wait_phase("mnist", "Failed")
@@ -122,7 +122,7 @@ async def test_retries_back_off_exponentially_up_to_the_limit(
 
 async def test_ps_worker_without_gloo_is_replaced_alone_and_counted(bare_harness: ClusterHarness) -> None:
     """Of any other pod the whole job starts again; each of the two costs one try."""
-    harness, clock = bare_harness, LeapingClock()
+    harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
         await harness.submit(a_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
         await harness.wait_phase("mnist", "Running")
@@ -130,7 +130,7 @@ async def test_ps_worker_without_gloo_is_replaced_alone_and_counted(bare_harness
         await harness.exit_pods("mnist-worker-1", code=1)
         await harness.wait_job("mnist", lambda job: job.status.get("restarts", 0) == 1)
         await harness.wait_pods(lambda pods: len(pods) == 3)
-        clock.leap(PAUSE)
+        clock.advance(PAUSE)
         await harness.wait_pods(lambda pods: len(pods) == 4)
         job = await harness.wait_running(0)
         after = await harness.list_pods()
@@ -138,7 +138,7 @@ async def test_ps_worker_without_gloo_is_replaced_alone_and_counted(bare_harness
         assert not job.status.get("replacing")
         await harness.exit_pods("mnist-ps-0", code=1)
         await harness.wait_job("mnist", lambda job: job.status.get("attempt") == 1)
-        clock.leap(2 * PAUSE)
+        clock.advance(2 * PAUSE)
         job = await harness.wait_running(1)
     assert job.status["restarts"] == 2
     assert not {pod.uid for pod in after.values()} & {pod.uid for pod in (await harness.list_pods()).values()}

@@ -94,7 +94,7 @@ def lenient_control_plane(control_plane_binaries: Binaries) -> Iterator[ControlP
 async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[ClusterHarness]:
     """The jobs of above are stored, and the CRD has its rules now; the operator is still away."""
     control_plane = lenient_control_plane
-    namespace = await control_plane.make_namespace("before")
+    namespace = await control_plane.create_namespace("before")
     async with Client(control_plane.connection()) as client:
         await client.create(CRDS, WITHOUT_RULES)
         served = partial(is_served, control_plane, "/apis/batch.paddlepaddle.org/v1/paddlejobs")

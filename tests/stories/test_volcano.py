@@ -14,7 +14,7 @@ from testbed.clock import SlowClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits, never_starts, starts
-from testbed.volcano import PREEMPTING, Volcano
+from testbed.volcano import PREEMPTING_CONFIGURATION, Volcano
 from testbed.volcano_assets import VolcanoPrograms
 from tests.stories.gangs import FULL_POD_GROUPS, GangHarness, a_gang, a_group, running_message, serve_paddlejobs
 from tests.stories.harness import FULL_PODS, ClusterHarness
@@ -124,7 +124,7 @@ async def test_gang_scaled_beyond_the_cluster_recovers(harness: GangHarness) -> 
 async def test_a_preempted_gang_comes_back_when_the_other_is_done(harness: GangHarness) -> None:
     """And nothing of it is charged: with backoffLimit 0 a failure of its own would have ended it."""
     await harness.create_priority("urgent", 1000)
-    async with harness.volcano.configured(PREEMPTING):
+    async with harness.volcano.configured(PREEMPTING_CONFIGURATION):
         await harness.submit(a_gang("low", workers=4, backoffLimit=0))
         await harness.wait_phase("low", "Running")
         await harness.submit(a_gang("high", workers=3, schedulingPolicy={"priorityClass": "urgent"}))
@@ -341,12 +341,12 @@ async def bare_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlP
 
 
 async def test_missing_volcano_is_reported_and_found_later(
-    bare_plane: ControlPlane, volcano_built: VolcanoPrograms
+    bare_plane: ControlPlane, volcano_build: VolcanoPrograms
 ) -> None:
     async with (
         Client(bare_plane.connection()) as client,
         HollowNodes(client, count=2, cpu="4") as nodes,
-        ClusterHarness(bare_plane, client, nodes, await bare_plane.make_namespace()).open() as harness,
+        ClusterHarness(bare_plane, client, nodes, await bare_plane.create_namespace()).open() as harness,
         harness.run_operator(scheduling="volcano"),
     ):
         await harness.submit(a_gang(), with_scheduler("default-scheduler", a_job("other")))
@@ -354,9 +354,9 @@ async def test_missing_volcano_is_reported_and_found_later(
         assert "install Volcano" in running_message(job)
         await harness.wait_phase("other", "Running")
         assert (await harness.list_pods()).keys() == {"other-worker-0", "other-worker-1"}
-        volcano = await asyncio.to_thread(Volcano.start, bare_plane, volcano_built)
+        volcano = await asyncio.to_thread(Volcano.start, bare_plane, volcano_build)
         try:
             await harness.wait_phase("mnist", "Running")
         finally:
-            await asyncio.to_thread(volcano.end)
+            await asyncio.to_thread(volcano.close)
         await harness.wait_single_event("mnist", "PodGroupCRDNotFound")

@@ -12,32 +12,32 @@ from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.toolchain import AssetsError
 from testbed.volcano import Volcano
-from testbed.volcano_assets import VolcanoPrograms, volcano_programs
+from testbed.volcano_assets import VolcanoPrograms, ensure_volcano
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build it if a test that was chosen asks for it, and let it be seen to move: that takes minutes."""
     asked_for = any(
-        isinstance(item, pytest.Function) and "volcano_built" in item.fixturenames for item in session.items
+        isinstance(item, pytest.Function) and "volcano_build" in item.fixturenames for item in session.items
     )
     if not asked_for or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext(), suppress(AssetsError):
-        volcano_programs()  # what goes wrong is told by every test that needs it
+        ensure_volcano()  # what goes wrong is told by every test that needs it
 
 
 @pytest.fixture(scope="session")
-def volcano_built() -> VolcanoPrograms:
+def volcano_build() -> VolcanoPrograms:
     """For a test that starts a Volcano of its own. Fails if it cannot be had: it does not skip."""
     try:
-        return volcano_programs()
+        return ensure_volcano()
     except AssetsError as error:
         pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture(scope="module")
-def volcano(control_plane_binaries: Binaries, volcano_built: VolcanoPrograms) -> Iterator[Volcano]:
+def volcano(control_plane_binaries: Binaries, volcano_build: VolcanoPrograms) -> Iterator[Volcano]:
     """The one of this module; its control plane has neither nodes nor PaddleJobs."""
-    with ControlPlane.start(control_plane_binaries) as control_plane, Volcano.start(control_plane, volcano_built) as it:
+    with ControlPlane.start(control_plane_binaries) as control_plane, Volcano.start(control_plane, volcano_build) as it:
         yield it

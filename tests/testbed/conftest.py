@@ -1,5 +1,5 @@
 """What the tests of the test bed share."""
 
-from tests.support.volcano import pytest_collection_finish, volcano, volcano_built
+from tests.support.volcano import pytest_collection_finish, volcano, volcano_build
 
-__all__ = ["pytest_collection_finish", "volcano", "volcano_built"]
+__all__ = ["pytest_collection_finish", "volcano", "volcano_build"]

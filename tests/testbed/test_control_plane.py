@@ -106,7 +106,7 @@ async def test_a_disturbed_control_plane_recovers(control_plane: ControlPlane) -
     await control_plane.etcd.kill()
     await control_plane.recover()
     assert [server.exit_code for server in control_plane.servers] == [None] * 4
-    await control_plane.delete_namespace(await control_plane.make_namespace("after"))
+    await control_plane.delete_namespace(await control_plane.create_namespace("after"))
 
 
 async def test_two_control_planes_at_once_do_not_meet(

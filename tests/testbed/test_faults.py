@@ -14,7 +14,7 @@ from yarl import URL
 
 from paddle_operator.kube.config.server import StaticServerConfig
 from testbed.faults import FaultProxy
-from testbed.request_log import peak_per_second, user_of
+from testbed.request_log import peak_per_second, token_digest
 from tests.support.plain_http import (
     CUT,
     NEVER_SECONDS,
@@ -85,9 +85,9 @@ async def test_a_packed_answer_stays_packed_and_readable(client: aiohttp.ClientS
 async def test_injected_response_does_not_reach_the_server(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    rule = proxy.when(verb="create", resource="pods").answer(409, times=2)
+    rule = proxy.when(verb="create", resource="pods").respond_with(409, times=2)
     codes = [await code_of(client, method, PODS) for method in ("GET", "POST", "POST", "POST")]
-    assert (codes, rule.fired) == ([201, 409, 409, 201], 2)
+    assert (codes, rule.fire_count) == ([201, 409, 409, 201], 2)
     assert [method for method, _ in upstream.asked] == ["GET", "POST"]
 
 
@@ -105,14 +105,14 @@ async def test_injected_response_does_not_reach_the_server(
 async def test_an_answer_is_a_status_with_the_reason_of_its_code(
     proxy: FaultProxy, client: aiohttp.ClientSession, method: str, code: int, reason: str
 ) -> None:
-    proxy.when().answer(code)
+    proxy.when().respond_with(code)
     status, retry_after = await status_of(client, method, f"{PODS}/a")
     assert (status["kind"], status["code"], status["reason"], retry_after) == ("Status", code, reason, None)
     assert status["details"] == {"name": "a", "kind": "pods"}
 
 
 async def test_an_answer_can_say_when_to_come_again_and_why(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
-    proxy.when().answer(429, retry_after=3, reason="Busy", message="not now")
+    proxy.when().respond_with(429, retry_after=3, reason="Busy", message="not now")
     status, retry_after = await status_of(client, "GET", PODS)
     assert (retry_after, status["details"]["retryAfterSeconds"]) == ("3", 3)
     assert (status["reason"], status["message"]) == ("Busy", "not now")
@@ -121,7 +121,7 @@ async def test_an_answer_can_say_when_to_come_again_and_why(proxy: FaultProxy, c
 async def test_a_cut_before_keeps_the_request_from_the_server(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    proxy.when(verb="create").cut_before(times=1)
+    proxy.when(verb="create").reset_before_server(times=1)
     with pytest.raises(CUT):
         await code_of(client, "POST", PODS)
     assert upstream.asked == []
@@ -131,7 +131,7 @@ async def test_a_cut_before_keeps_the_request_from_the_server(
 async def test_a_cut_after_comes_when_the_server_has_acted(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    proxy.when(name="mnist-*").cut_after(times=1)
+    proxy.when(name="mnist-*").reset_after_server(times=1)
     with pytest.raises(CUT):
         await code_of(client, "POST", PODS, {"metadata": {"name": "mnist-worker-0"}})
     assert upstream.asked == [("POST", PODS)]
@@ -151,7 +151,7 @@ async def test_a_delay_holds_the_request_back(
 ) -> None:
     rule = proxy.when().delay(3600, times=1)
     async with unanswered(client, "GET", PODS):
-        await asyncio.wait_for(rule.has_fired(), SOON_SECONDS)
+        await asyncio.wait_for(rule.wait_fired(), SOON_SECONDS)
     assert not upstream.was_asked.is_set()
 
 
@@ -161,7 +161,7 @@ async def test_held_request_is_forwarded_on_release(
     go = asyncio.Event()
     rule = proxy.when().hold(go, times=1)
     request = asyncio.ensure_future(code_of(client, "GET", PODS))
-    await asyncio.wait_for(rule.has_fired(), SOON_SECONDS)
+    await asyncio.wait_for(rule.wait_fired(), SOON_SECONDS)
     assert not upstream.was_asked.is_set()
     go.set()
     assert await asyncio.wait_for(request, SOON_SECONDS) == 201
@@ -170,13 +170,13 @@ async def test_held_request_is_forwarded_on_release(
 async def test_a_delay_of_the_answer_comes_when_the_server_has_acted(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    proxy.when().delay_answer(3600, times=1)
+    proxy.when().delay_response(3600, times=1)
     async with unanswered(client, "GET", PODS):
         await asyncio.wait_for(upstream.was_asked.wait(), SOON_SECONDS)
 
 
 async def test_a_delay_ends(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
-    for late in (proxy.when().delay, proxy.when().delay_answer):
+    for late in (proxy.when().delay, proxy.when().delay_response):
         late(0.02, times=1)
         began_at = time.monotonic()
         assert await code_of(client, "GET", PODS) == 201
@@ -214,8 +214,8 @@ async def test_a_running_watch_is_cut_at_once(
 ) -> None:
     async with client.get(WATCH) as reply:
         await upstream.stream()
-        rule = proxy.when(verb="watch").cut_watch(times=1)
-        assert rule.fired == 1
+        rule = proxy.when(verb="watch").reset_watch(times=1)
+        assert rule.fire_count == 1
         with pytest.raises(CUT):
             await line_of(reply)
     async with client.get(WATCH) as reply:
@@ -230,7 +230,7 @@ async def test_a_running_watch_is_cut_after_some_more_events(
         pieces = await upstream.stream()
         pieces.put_nowait(b"1\n")
         assert await line_of(reply) == b"1\n"
-        proxy.when(verb="watch").cut_watch(after_events=2)
+        proxy.when(verb="watch").reset_watch(after_events=2)
         pieces.put_nowait(b"2\n3\n4\n")
         assert await asyncio.wait_for(reply.content.readexactly(4), SOON_SECONDS) == b"2\n3\n"
         with pytest.raises(CUT):
@@ -277,7 +277,7 @@ async def test_an_expired_watch_says_so_in_the_stream_and_ends(
 ) -> None:
     async with client.get(WATCH) as reply:
         await upstream.stream()
-        proxy.when(verb="watch").expire()
+        proxy.when(verb="watch").expire_watch()
         event = await reply.json(content_type=None)
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert reply.status == 200
@@ -295,30 +295,30 @@ async def test_a_followed_log_is_a_stream_as_well(
 async def test_of_several_rules_the_newest_decides_until_it_is_removed(
     proxy: FaultProxy, client: aiohttp.ClientSession
 ) -> None:
-    older = proxy.when(resource="pods").answer(500)
-    newer = proxy.when(verb="list").answer(503)
-    with proxy.when(lambda asked: asked.query.get("limit") == "500").answer(410) as newest:
+    older = proxy.when(resource="pods").respond_with(500)
+    newer = proxy.when(verb="list").respond_with(503)
+    with proxy.when(lambda asked: asked.query.get("limit") == "500").respond_with(410) as newest:
         assert await code_of(client, "GET", f"{PODS}?limit=500") == 410
     assert await code_of(client, "GET", f"{PODS}?limit=500") == 503
     newer.remove()
     assert await code_of(client, "GET", f"{PODS}?limit=500") == 500
     older.remove()
     assert await code_of(client, "GET", f"{PODS}?limit=500") == 201
-    assert (older.fired, newer.fired, newest.fired) == (1, 1, 1)
+    assert (older.fire_count, newer.fire_count, newest.fire_count) == (1, 1, 1)
 
 
 async def test_a_rule_for_one_token_spares_the_others(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
-    proxy.when(token="secret").answer(403)
+    proxy.when(token="secret").respond_with(403)
     async with a_client(proxy, "other") as other:
         assert [await code_of(one, "GET", PODS) for one in (client, other)] == [403, 201]
-    assert [one.user for one in proxy.requests] == [user_of("secret"), user_of("other")]
-    assert len(proxy.seen(token="other", verb="list")) == 1
+    assert [one.user for one in proxy.requests] == [token_digest("secret"), token_digest("other")]
+    assert len(proxy.find_requests(token="other", verb="list")) == 1
 
 
 async def test_a_test_can_wait_for_a_rule_to_fire(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
-    rule = proxy.when().answer(500)
+    rule = proxy.when().respond_with(500)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(rule.has_fired(times=2))
+        tasks.create_task(rule.wait_fired(times=2))
         for _ in range(2):
             tasks.create_task(code_of(client, "GET", PODS))
 
@@ -329,7 +329,7 @@ async def test_denied_client_is_disconnected(
     assert await code_of(client, "GET", PODS) == 201
     async with client.get(WATCH) as reply:
         await upstream.stream()
-        proxy.deny()
+        proxy.reset_connections()
         with pytest.raises(CUT):
             await line_of(reply)
     for _ in range(3):
@@ -338,7 +338,9 @@ async def test_denied_client_is_disconnected(
     proxy.heal()
     assert await code_of(client, "POST", PODS) == 201
     assert [method for method, _ in upstream.asked] == ["GET", "GET", "POST"]
-    assert len(proxy.seen(verb="connect")) >= 2  # the first try may have found an open connection that was reset
+    assert (
+        len(proxy.find_requests(verb="connect")) >= 2
+    )  # the first try may have found an open connection that was reset
 
 
 async def test_a_black_hole_accepts_everything_and_answers_nothing(
@@ -360,7 +362,7 @@ async def test_a_black_hole_accepts_everything_and_answers_nothing(
 
 
 async def test_every_request_is_on_record(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
-    proxy.when(verb="update").answer(409)
+    proxy.when(verb="update").respond_with(409)
     await code_of(client, "PUT", f"{JOBS}/mnist/status")
     await code_of(client, "POST", JOBS, {"metadata": {"name": "wide"}})
     told = [(one.verb, one.resource, one.subresource, one.namespace, one.name, one.code) for one in proxy.requests]
@@ -369,6 +371,6 @@ async def test_every_request_is_on_record(proxy: FaultProxy, client: aiohttp.Cli
         ("create", "paddlejobs", "", "team", "wide", 201),
     ]
     assert proxy.peak_per_second() == peak_per_second(proxy.requests) > 0
-    assert proxy.peak_per_second(proxy.seen(verb="create")) == 1
-    proxy.forget()
+    assert proxy.peak_per_second(proxy.find_requests(verb="create")) == 1
+    proxy.clear_requests()
     assert (proxy.requests, proxy.peak_per_second()) == ([], 0)

@@ -42,7 +42,7 @@ async def test_a_real_create_that_was_refused_leaves_nothing(
     proxy: FaultProxy, tester: aiohttp.ClientSession, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    proxy.when(verb="create", resource="configmaps", namespace=namespace).answer(409, times=1)
+    proxy.when(verb="create", resource="configmaps", namespace=namespace).respond_with(409, times=1)
     assert await code_of(tester, "POST", path, config_map("a")) == 409
     assert await code_of(tester, "GET", f"{path}/a") == 404
     assert await code_of(tester, "POST", path, config_map("a")) == 201
@@ -52,7 +52,7 @@ async def test_a_real_create_that_was_cut_after_has_happened(
     proxy: FaultProxy, tester: aiohttp.ClientSession, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    proxy.when(verb="create", name="a").cut_after(times=1)
+    proxy.when(verb="create", name="a").reset_after_server(times=1)
     with pytest.raises(CUT):
         await code_of(tester, "POST", path, config_map("a"))
     assert await code_of(tester, "GET", f"{path}/a") == 200
@@ -65,7 +65,7 @@ async def test_a_real_watch_stalls_after_the_event_that_was_named(
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     async with tester.get(f"{path}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt") as reply:
         rule = proxy.when(verb="watch", resource="configmaps").stall(after_events=1)
-        assert rule.fired == 1
+        assert rule.fire_count == 1
         assert [await code_of(tester, "POST", path, config_map(name)) for name in "ab"] == [201, 201]
         event = msgspec.json.decode(await line_of(reply))
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")

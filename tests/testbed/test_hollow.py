@@ -425,7 +425,7 @@ async def test_exit_removes_the_nodes_and_their_pods(
 async def test_separate_process_serves_until_sigterm(
     control_plane: ControlPlane, client: Client, pods: WatchedObjects[LocalPod], namespace: str
 ) -> None:
-    kubeconfig = str(control_plane.kubeconfig_for(KUBELET))
+    kubeconfig = str(control_plane.write_kubeconfig(KUBELET))
     options = ("--kubeconfig", kubeconfig, "--count", "1", "--name", namespace, "--exits-after", "0.5")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "testbed.hollow", *options, stdout=asyncio.subprocess.PIPE, cwd=ROOT

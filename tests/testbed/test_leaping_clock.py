@@ -3,45 +3,45 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from testbed.clock import LeapingClock, SlowClock, settled
+from testbed.clock import OffsetClock, SlowClock, run_ready_tasks
 
 HOUR = timedelta(hours=1)
 
 
 async def test_a_leap_rings_what_falls_due_in_it_and_leaves_the_rest() -> None:
-    clock, hour, other = LeapingClock(), asyncio.Event(), asyncio.Event()
+    clock, hour, other = OffsetClock(), asyncio.Event(), asyncio.Event()
     clock.call_later(3600, hour.set)
     clock.call_later(7200, other.set)
     clock.call_later(60, other.set).cancel()
     sleeper = asyncio.create_task(clock.sleep(1800))
-    clock.leap(timedelta(minutes=10))
-    await settled()
+    clock.advance(timedelta(minutes=10))
+    await run_ready_tasks()
     assert not hour.is_set()
     assert not sleeper.done()
-    clock.leap(timedelta(minutes=50))
+    clock.advance(timedelta(minutes=50))
     await sleeper
     await hour.wait()
     assert not other.is_set()
 
 
 async def test_leaps_move_both_clocks_forward_only() -> None:
-    clock = LeapingClock(HOUR)
+    clock = OffsetClock(HOUR)
     since, real = clock.monotonic(), datetime.now(UTC)
     assert HOUR <= clock.now() - real < 2 * HOUR
-    clock.leap(HOUR)
-    clock.leap(-HOUR)
+    clock.advance(HOUR)
+    clock.advance(-HOUR)
     assert 3600 <= clock.monotonic() - since < 7200
     then = clock.now() + HOUR
-    clock.leap_to(then)
-    clock.leap_to(then - HOUR)
+    clock.advance_to(then)
+    clock.advance_to(then - HOUR)
     assert then <= clock.now() < then + HOUR
 
 
 async def test_leap_returns_the_real_time_of_its_instant() -> None:
-    clock, before = LeapingClock(), datetime.now(UTC)
+    clock, before = OffsetClock(), datetime.now(UTC)
     then = clock.now() + HOUR
-    assert before <= clock.leap_to(then) <= datetime.now(UTC)
-    assert clock.leap_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
+    assert before <= clock.advance_to(then) <= datetime.now(UTC)
+    assert clock.advance_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
 
 
 async def test_slow_clock_passes_a_part_of_each_second() -> None:

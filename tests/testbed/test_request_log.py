@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.request_log import Seen, Target, peak_per_second, target
+from testbed.request_log import RequestRecord, RequestTarget, parse_target, peak_per_second
 
 PODS = "/api/v1/namespaces/team/pods"
 NODE = "/api/v1/nodes/n1"
@@ -13,33 +13,41 @@ JOBS = f"/apis/{GROUP}/v1/namespaces/team/paddlejobs"
 @pytest.mark.parametrize(
     ("method", "path", "meant"),
     [
-        ("GET", "/version", Target("get")),
-        ("GET", "/api/v1", Target("get")),
-        ("GET", "/apis/apps/v1", Target("get")),
-        ("GET", "/api/v1/pods", Target("list", "", "pods")),
-        ("GET", PODS, Target("list", "", "pods", "", "team")),
-        ("GET", f"{PODS}?watch=1", Target("watch", "", "pods", "", "team")),
-        ("GET", f"{PODS}?watch=false", Target("list", "", "pods", "", "team")),
-        ("GET", f"{PODS}?fieldSelector=metadata.name==a&watch=true", Target("watch", "", "pods", "", "team", "a")),
-        ("GET", "/api/v1/watch/namespaces/team/pods", Target("watch", "", "pods", "", "team")),
-        ("GET", f"{PODS}/a", Target("get", "", "pods", "", "team", "a")),
-        ("HEAD", f"{PODS}/a", Target("get", "", "pods", "", "team", "a")),
-        ("GET", f"{PODS}/a/log?follow=true", Target("get", "", "pods", "log", "team", "a")),
-        ("POST", PODS, Target("create", "", "pods", "", "team")),
-        ("POST", f"{PODS}/a/binding", Target("create", "", "pods", "binding", "team", "a")),
-        ("DELETE", PODS, Target("deletecollection", "", "pods", "", "team")),
-        ("DELETE", NODE, Target("delete", "", "nodes", "", "", "n1")),
-        ("PATCH", f"{JOBS}/mnist", Target("patch", GROUP, "paddlejobs", "", "team", "mnist")),
-        ("PUT", f"{JOBS}/mnist/status", Target("update", GROUP, "paddlejobs", "status", "team", "mnist")),
-        ("GET", "/api/v1/namespaces", Target("list", "", "namespaces")),
-        ("GET", "/api/v1/namespaces/team", Target("get", "", "namespaces", "", "team", "team")),
-        ("PUT", "/api/v1/namespaces/team/finalize", Target("update", "", "namespaces", "finalize", "team", "team")),
+        ("GET", "/version", RequestTarget("get")),
+        ("GET", "/api/v1", RequestTarget("get")),
+        ("GET", "/apis/apps/v1", RequestTarget("get")),
+        ("GET", "/api/v1/pods", RequestTarget("list", "", "pods")),
+        ("GET", PODS, RequestTarget("list", "", "pods", "", "team")),
+        ("GET", f"{PODS}?watch=1", RequestTarget("watch", "", "pods", "", "team")),
+        ("GET", f"{PODS}?watch=false", RequestTarget("list", "", "pods", "", "team")),
+        (
+            "GET",
+            f"{PODS}?fieldSelector=metadata.name==a&watch=true",
+            RequestTarget("watch", "", "pods", "", "team", "a"),
+        ),
+        ("GET", "/api/v1/watch/namespaces/team/pods", RequestTarget("watch", "", "pods", "", "team")),
+        ("GET", f"{PODS}/a", RequestTarget("get", "", "pods", "", "team", "a")),
+        ("HEAD", f"{PODS}/a", RequestTarget("get", "", "pods", "", "team", "a")),
+        ("GET", f"{PODS}/a/log?follow=true", RequestTarget("get", "", "pods", "log", "team", "a")),
+        ("POST", PODS, RequestTarget("create", "", "pods", "", "team")),
+        ("POST", f"{PODS}/a/binding", RequestTarget("create", "", "pods", "binding", "team", "a")),
+        ("DELETE", PODS, RequestTarget("deletecollection", "", "pods", "", "team")),
+        ("DELETE", NODE, RequestTarget("delete", "", "nodes", "", "", "n1")),
+        ("PATCH", f"{JOBS}/mnist", RequestTarget("patch", GROUP, "paddlejobs", "", "team", "mnist")),
+        ("PUT", f"{JOBS}/mnist/status", RequestTarget("update", GROUP, "paddlejobs", "status", "team", "mnist")),
+        ("GET", "/api/v1/namespaces", RequestTarget("list", "", "namespaces")),
+        ("GET", "/api/v1/namespaces/team", RequestTarget("get", "", "namespaces", "", "team", "team")),
+        (
+            "PUT",
+            "/api/v1/namespaces/team/finalize",
+            RequestTarget("update", "", "namespaces", "finalize", "team", "team"),
+        ),
     ],
 )
-def test_a_request_means_what_the_api_server_takes_it_for(method: str, path: str, meant: Target) -> None:
+def test_a_request_means_what_the_api_server_takes_it_for(method: str, path: str, meant: RequestTarget) -> None:
     bare, _, query = path.partition("?")
-    assert target(method, bare, dict(term.split("=", 1) for term in query.split("&") if term)) == meant
+    assert parse_target(method, bare, dict(term.split("=", 1) for term in query.split("&") if term)) == meant
 
 
 def test_the_peak_is_that_of_the_worst_second_wherever_it_begins() -> None:
-    assert peak_per_second(Seen(at, "get") for at in (0.0, 0.9, 1.0, 1.2, 1.8, 1.9, 3.0)) == 5
+    assert peak_per_second(RequestRecord(at, "get") for at in (0.0, 0.9, 1.0, 1.2, 1.8, 1.9, 3.0)) == 5

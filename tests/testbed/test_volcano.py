@@ -18,8 +18,8 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import never_starts
 from testbed.progress import Progress
 from testbed.toolchain import AssetsError
-from testbed.volcano import PREEMPTING, Volcano
-from testbed.volcano_assets import VERSION, VolcanoPrograms, volcano_programs
+from testbed.volcano import PREEMPTING_CONFIGURATION, Volcano
+from testbed.volcano_assets import VERSION, VolcanoPrograms, ensure_volcano
 from testbed.watch_until import WatchedObjects, watch_objects
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -122,7 +122,7 @@ class Gangs:
 
 @pytest.fixture
 async def gangs(volcano: Volcano) -> AsyncIterator[Gangs]:
-    namespace = await volcano.control_plane.make_namespace("gangs")
+    namespace = await volcano.control_plane.create_namespace("gangs")
     async with (
         Client(volcano.control_plane.connection()) as client,
         HollowNodes(client, count=2, cpu="4") as nodes,
@@ -233,7 +233,7 @@ async def test_a_larger_number_is_taken_for_a_running_gang(gangs: Gangs) -> None
 
 
 async def test_where_nobody_queues_every_group_is_let_in_at_once(gangs: Gangs, volcano: Volcano) -> None:
-    async with volcano.configured(PREEMPTING):
+    async with volcano.configured(PREEMPTING_CONFIGURATION):
         await gangs.make_group("large", minMember=5, minResources={"cpu": "10"})
         await gangs.phase("large", "Inqueue")
 
@@ -241,7 +241,7 @@ async def test_where_nobody_queues_every_group_is_let_in_at_once(gangs: Gangs, v
 async def test_a_gang_of_a_higher_priority_takes_what_it_needs(gangs: Gangs, volcano: Volcano) -> None:
     """Only the pods that are in its way: what is left of the other is up to whoever made that."""
     await gangs.make_priority("urgent", 1000)
-    async with volcano.configured(PREEMPTING):
+    async with volcano.configured(PREEMPTING_CONFIGURATION):
         await gangs.make_group("low", minMember=4)
         await gangs.make_pods("low", *range(4))
         await gangs.run(*names("low", 4))
@@ -289,11 +289,11 @@ def said_to_be_unschedulable(pod: FullObject) -> bool:
 # The programs themselves
 
 
-def test_the_programs_are_of_the_version_that_is_pinned(volcano_built: VolcanoPrograms) -> None:
-    for program in (volcano_built.scheduler, volcano_built.controller_manager):
+def test_the_programs_are_of_the_version_that_is_pinned(volcano_build: VolcanoPrograms) -> None:
+    for program in (volcano_build.scheduler, volcano_build.controller_manager):
         said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
         assert f"Version: {VERSION}\n" in said
-    assert "scheduling.volcano.sh_podgroups.yaml" in [path.name for path in volcano_built.definitions]
+    assert "scheduling.volcano.sh_podgroups.yaml" in [path.name for path in volcano_build.definitions]
 
 
 def test_a_module_of_another_hash_is_not_built(tmp_path: Path) -> None:
@@ -321,6 +321,6 @@ def test_it_is_built_once_under_a_name_of_its_own(tmp_path: Path) -> None:
         raise AssertionError("nothing was to be built")
 
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    built = volcano_programs(environment, two_files)
-    assert volcano_programs(environment, never) == built
+    built = ensure_volcano(environment, two_files)
+    assert ensure_volcano(environment, never) == built
     assert built.folder.name == f"volcano-{volcano_assets.key()}"

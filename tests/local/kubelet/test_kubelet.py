@@ -53,7 +53,7 @@ async def test_status_is_written_after_a_server_outage(proxy: tuple[FaultProxy, 
             make_pod("cut", "until test -e /data/go; do sleep 0.02; done; exit 9", container=own, **source)
         )
         await harness.wait_running("cut")
-        faults.deny()
+        faults.reset_connections()
         go.touch()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while harness.node.running_pods:
@@ -159,7 +159,7 @@ async def test_node_stops_without_its_server(
     async with Client(faults.connection(token)) as client, run_node(client, tmp_path / "state", "default") as harness:
         await harness.create(make_pod("deaf", IGNORES_SIGTERM, terminationGracePeriodSeconds=3600))
         await harness.wait_printed(await harness.wait_running("deaf"), "started")
-        faults.deny()
+        faults.reset_connections()
         harness.node.stop()
         harness.node.stop()
         async with asyncio.timeout(TIMEOUT_SECONDS):

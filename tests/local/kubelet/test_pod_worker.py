@@ -10,7 +10,7 @@ from typing import Any
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.kubelet.container_worker import RestartBackoff
-from testbed.clock import HurriedClock, LeapingClock
+from testbed.clock import AcceleratedClock, OffsetClock
 from tests.local.kubelet.harness import PODS, NodeHarness, RawObject, make_pod, run_node
 
 RUNS_UNTIL_SIGTERM = "trap 'echo terminating; exit 7' TERM; echo started; while :; do sleep 0.05; done"
@@ -64,7 +64,7 @@ async def test_missing_program_is_a_start_error_with_code_128(harness: NodeHarne
 
 
 async def test_unknown_image_is_pulled_again_after_a_backoff(embedded: Client, tmp_path: Path) -> None:
-    async with run_node(embedded, tmp_path / "state", "default", clock=HurriedClock(50)) as harness:
+    async with run_node(embedded, tmp_path / "state", "default", clock=AcceleratedClock(50)) as harness:
         await harness.create(make_pod("imageless", container={"image": "unknown"}))
         waiting = await harness.wait_until("imageless", lambda pod: pod.waiting_reason() == "ImagePullBackOff")
         assert "unknown image unknown" in waiting.state()["message"]
@@ -139,7 +139,7 @@ async def test_pod_runs_until_both_containers_have_exited(harness: NodeHarness) 
 
 
 async def test_restarts_are_delayed_by_0_10_20_40_seconds(embedded: Client, tmp_path: Path) -> None:
-    clock = LeapingClock()  # a delay lasts until it was observed
+    clock = OffsetClock()  # a delay lasts until it was observed
     async with run_node(embedded, tmp_path / "state", "default", clock=clock) as harness:
         await harness.create(make_pod("backoff", "exit 1", restartPolicy="Always"))
         for seconds in (10, 20, 40):
@@ -148,7 +148,7 @@ async def test_restarts_are_delayed_by_0_10_20_40_seconds(embedded: Client, tmp_
             assert crashed.phase == "Running"
             assert crashed.container()["lastState"]["terminated"]["exitCode"] == 1
             if seconds < 40:
-                clock.leap(timedelta(seconds=seconds))
+                clock.advance(timedelta(seconds=seconds))
         assert crashed.container()["restartCount"] == 3
         assert "Back-off restarting failed container main" in await harness.wait_event("backoff", "BackOff")
 

@@ -9,7 +9,7 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.local.kubelet.pod import Probe
 from paddle_operator.local.kubelet.probe_manager import ProbeCounter
-from testbed.clock import HurriedClock
+from testbed.clock import AcceleratedClock
 from tests.local.kubelet.harness import NodeHarness, make_pod, run_node
 
 SERVES = """python3 -c '
@@ -97,7 +97,7 @@ async def test_liveness_probe_waits_for_the_startup_probe(embedded: Client, tmp_
     liveness = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     script = "trap 'exit 3' TERM; sleep 1; touch /tmp/up; while :; do sleep 0.05; done"
     own = {"startupProbe": startup, "livenessProbe": liveness}
-    async with run_node(embedded, tmp_path / "state", "default", clock=HurriedClock(10)) as harness:
+    async with run_node(embedded, tmp_path / "state", "default", clock=AcceleratedClock(10)) as harness:
         ended = await harness.run_pod("slow", script, container=own, terminationGracePeriodSeconds=600)
         assert ended.state()["exitCode"] == 3
 

@@ -8,7 +8,7 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.kubelet.machine import Machine
-from testbed.clock import HurriedClock
+from testbed.clock import AcceleratedClock
 from tests.local.kubelet.harness import CONFIG_MAPS, NODES, PODS, NodeHarness, make_config_map, make_pod, run_node
 
 RUNS_UNTIL_SIGTERM = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
@@ -66,7 +66,7 @@ async def test_pod_with_node_name_is_not_scheduled(harness: NodeHarness) -> None
 
 
 async def test_twenty_idle_minutes_cost_no_write(embedded: Client, tmp_path: Path) -> None:
-    clock = HurriedClock(600)
+    clock = AcceleratedClock(600)
     async with run_node(embedded, tmp_path / "state", "default", clock=clock) as harness:
         await harness.create(make_pod("runs", RUNS_UNTIL_SIGTERM))
         await harness.create(make_pod("waiting", container={"envFrom": [{"configMapRef": {"name": "absent"}}]}))

@@ -11,7 +11,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, Key, Object
 from paddle_operator.local.apiserver.http_server import ApiServer
 from paddle_operator.local.apiserver.registry import watch
 from paddle_operator.local.apiserver.storage.watch_cache import History
-from testbed.clock import FakeClock, HurriedClock
+from testbed.clock import AcceleratedClock, FakeClock
 from tests.local.apiserver.helpers import HEADERS, SECRETS, make_config_map, read_event, send_request, wait_until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -115,7 +115,7 @@ async def test_expired_version_gets_410(server: ApiServer, client: Client) -> No
 @pytest.mark.parametrize("list_by", ListBy)
 async def test_informer_lists_again_after_410(server: ApiServer, client: Client, list_by: ListBy) -> None:
     informer: Informer[Object, Object] = Informer(
-        client, CONFIG_MAPS, Scope("default"), list_by=list_by, clock=HurriedClock(50)
+        client, CONFIG_MAPS, Scope("default"), list_by=list_by, clock=AcceleratedClock(50)
     )
     task = asyncio.create_task(informer.run())
     try:
