@@ -35,7 +35,7 @@ class Manager:
         recorder: Recorder | None = None,
         health_address: str = "0",
         metrics_address: str = "0",
-        protection: MetricsAuth | None = None,
+        metrics_auth: MetricsAuth | None = None,
         on_synced: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_synced` is called once, when all caches are filled and before the election."""
@@ -44,7 +44,7 @@ class Manager:
         self._elector = elector
         self._recorder = recorder
         self._addresses = health_address, metrics_address
-        self._protection = protection
+        self._metrics_auth = metrics_auth
         self._on_synced = on_synced
         self._stopping = asyncio.Event()
         self._is_working = False
@@ -59,7 +59,7 @@ class Manager:
         """Run until `stop`. Raises RunnableFailed with the part and the reason if a part ends before."""
         try:
             async with (
-                serve(*self._addresses, self.health_problems, self.readiness_problems, self._protection),
+                serve(*self._addresses, self.health_problems, self.readiness_problems, self._metrics_auth),
                 asyncio.TaskGroup() as parts,
             ):
                 background = [parts.create_task(part) for part in self._background_parts()]

@@ -294,6 +294,6 @@ def build_manager(
         recorder=recorder,
         health_address=serving.health_address,
         metrics_address=serving.metrics_address,
-        protection=serving.metrics_auth,
+        metrics_auth=serving.metrics_auth,
         on_synced=on_synced,
     )
