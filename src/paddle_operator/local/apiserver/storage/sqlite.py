@@ -228,11 +228,6 @@ class ObjectStore:
         self._publish(table, Change(old, record, deleted=True))
         return record
 
-    def compact(self) -> None:
-        """Drop all history: every version read before the next write gets 410. For tests."""
-        for table in self.tables.values():
-            table.history.discard_until(self.version)
-
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> None:
         try:
             self._database.execute(statement, values)
