@@ -46,7 +46,7 @@ class Size:
 
 QUICK = Size(created=100, slices=5, watched=100, patches=2, bursts=2, made=100, synced=500, cached=1_000)
 LAST_EVENT_SECONDS = 60.0  # after the last write
-LISTED: tuple[Literal["pages", "bare", "stream"], ...] = ("pages", "bare", "stream")
+LISTED: tuple[Literal["pages", "bare"], ...] = ("pages", "bare")
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 2.0

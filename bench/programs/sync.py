@@ -16,14 +16,14 @@ from bench.program import (
     run,
 )
 from paddle_operator.kube.client import PAGE_SIZE, Client, Scope
-from paddle_operator.kube.informer import Informer, ListBy
+from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.kube.work_queue import Priority, Queue
 from paddle_operator.plan.children import PodView, pod_view
 
 
 class Sync(Options, frozen=True, kw_only=True):
-    by: Literal["pages", "stream", "bare"]
+    by: Literal["pages", "bare"]
     pods: int
 
 
@@ -37,7 +37,7 @@ async def sync(arguments: Sync, _: ParentProcess) -> None:
 
 
 async def filled(client: Client, arguments: Sync) -> None:
-    informer = Informer(client, PODS, Scope(arguments.namespace), project=pod_view, list_by=ListBy(arguments.by))
+    informer = Informer(client, PODS, Scope(arguments.namespace), project=pod_view)
     informer.store.index(lambda pod: (pod.owner_uid,))
     queue: Queue[str] = Queue("bench")
 

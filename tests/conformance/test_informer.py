@@ -9,7 +9,7 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
-from paddle_operator.kube.informer import Informer, ListBy
+from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, PODS, Key, Object
 from testbed.clock import AcceleratedClock
 from testbed.faults import FaultProxy
@@ -24,11 +24,9 @@ def config_map_in_namespace(server: Server, name: str) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def run_informer(client: Client, server: Server, list_by: ListBy) -> AsyncIterator[Informer[Object, Object]]:
+async def run_informer(client: Client, server: Server) -> AsyncIterator[Informer[Object, Object]]:
     scope = Scope(server.namespace, fields=WITHOUT_ROOT_CA)
-    informer: Informer[Object, Object] = Informer(
-        client, CONFIG_MAPS, scope, list_by=list_by, page_size=2, clock=AcceleratedClock(20)
-    )
+    informer: Informer[Object, Object] = Informer(client, CONFIG_MAPS, scope, page_size=2, clock=AcceleratedClock(20))
     task = asyncio.create_task(informer.run())
     try:
         await asyncio.wait_for(informer.wait_synced(), 100)
@@ -47,11 +45,10 @@ async def wait_until_equal(informer: Informer[Object, Object], server: Server) -
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("list_by", ListBy)
-async def test_informer_follows_changes(server: Server, list_by: ListBy) -> None:
+async def test_informer_follows_changes(server: Server) -> None:
     for number in range(5):
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, f"old{number}"))
-    async with run_informer(server.client, server, list_by) as informer:
+    async with run_informer(server.client, server) as informer:
         assert len(informer.store) == 5
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "new"))
         await server.client.delete(CONFIG_MAPS, Key(server.namespace, "old0"))
@@ -59,15 +56,14 @@ async def test_informer_follows_changes(server: Server, list_by: ListBy) -> None
         await wait_until_equal(informer, server)
 
 
-@pytest.mark.parametrize("list_by", ListBy)
-async def test_informer_recovers_from_disconnects_and_410(server: Server, list_by: ListBy) -> None:
+async def test_informer_recovers_from_disconnects_and_410(server: Server) -> None:
     connection = server.client.config
     assert isinstance(connection, StaticServerConfig)
     token = server.headers["Authorization"].removeprefix("Bearer ")
     async with (
         FaultProxy(connection) as proxy,
         Client(proxy.connection(token)) as proxied,
-        run_informer(proxied, server, list_by) as informer,
+        run_informer(proxied, server) as informer,
     ):
         proxy.when(verb="watch").reset_watch(times=1)
         await server.client.create(CONFIG_MAPS, config_map_in_namespace(server, "a"))

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import AlreadyExists, KubeError, NotFound
-from paddle_operator.kube.informer import Informer, ListBy
+from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Object, Resource
 from paddle_operator.kube.work_queue import Priority
 from testbed.clock import AcceleratedClock
@@ -81,7 +81,6 @@ class CacheLife(RuleBasedStateMachine):
             self.ours,
             kind,
             self.scope,
-            list_by=ListBy.PAGES if kind is POD_TEMPLATES else ListBy.STREAM,
             page_size=2,
             idle_seconds=1.5,  # longer than a busy server needs for the first word of its answer
             clock=AcceleratedClock(speed=20),

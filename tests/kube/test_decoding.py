@@ -46,13 +46,13 @@ def test_an_object_whose_name_cannot_be_read_either_is_nobodys() -> None:
 
 def test_lines_of_every_kind_are_read_in_order() -> None:
     status = b'{"code": 410, "reason": "Expired"}'
-    bookmark = b'{"metadata": {"resourceVersion": "8", "annotations": {"k8s.io/initial-events-end": "true"}}}'
+    bookmark = b'{"metadata": {"resourceVersion": "8"}}'
     lines = [a_change("ADDED", GOOD), a_change("MODIFIED", GOOD), a_change("DELETED", GOOD)]
     lines += [a_change("BOOKMARK", bookmark), a_change("ERROR", status)]
     changes = read_changes(PODS, b"\n".join(lines))
     assert [type(change) for change in changes] == [Added, Modified, Deleted, Bookmark, Error]
     assert isinstance(changes[3], Bookmark)
-    assert changes[3].ends_initial_list
+    assert changes[3].object.version == 8
     assert isinstance(changes[4], Error)
     assert changes[4].object.code == 410
 

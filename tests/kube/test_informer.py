@@ -11,7 +11,7 @@ import pytest
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.decoding import Page
 from paddle_operator.kube.errors import ReadTimeout
-from paddle_operator.kube.informer import ABSENT_RETRY_SECONDS, Informer, ListBy
+from paddle_operator.kube.informer import ABSENT_RETRY_SECONDS, Informer
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Change, Key, Object, Pod, Resource, View
 from paddle_operator.kube.store import Stored
@@ -114,13 +114,10 @@ async def running(informer: Informer[Any, Any]) -> AsyncIterator[Ear]:
         await asyncio.wait((task,))
 
 
-@pytest.mark.parametrize("list_by", ListBy)
-async def test_what_exists_is_listed_and_what_happens_is_followed(
-    client: Client, namespace: str, list_by: ListBy
-) -> None:
+async def test_what_exists_is_listed_and_what_happens_is_followed(client: Client, namespace: str) -> None:
     for number in range(5):
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, f"old{number}")))
-    informer = informer_of(client, namespace, list_by=list_by, page_size=2)
+    informer = informer_of(client, namespace, page_size=2)
     async with running(informer) as ear:
         assert ear.told == [("added", f"old{number}", Priority.LOW) for number in range(5)]
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "new")))
@@ -159,7 +156,7 @@ class TerseClient:
 
     def __init__(self, watches: int) -> None:
         self.watches = watches
-        self.informer: Informer[Object, Object] = Informer(cast("Client", self), CONFIG_MAPS, list_by=ListBy.PAGES)
+        self.informer: Informer[Object, Object] = Informer(cast("Client", self), CONFIG_MAPS)
         self.problems: list[str | None] = []  # of the informer, at each watch
 
     async def list_pages(self, *_: object) -> AsyncIterator[Page[Object]]:
@@ -183,13 +180,12 @@ async def test_idle_watch_is_restarted_without_reporting_an_outage() -> None:
     await asyncio.wait((task,))
 
 
-@pytest.mark.parametrize("list_by", ListBy)
 async def test_relist_after_410_reports_only_differences(
-    control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str, list_by: ListBy
+    control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for name in ("same", "changed", "gone"):
         await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
-    informer = informer_of(proxied, namespace, POD_TEMPLATES, list_by=list_by)
+    informer = informer_of(proxied, namespace, POD_TEMPLATES)
     async with running(informer) as ear:
         ear.told.clear()
         proxy.reset_connections()
@@ -240,17 +236,6 @@ async def test_compaction_between_pages_lists_in_one_piece(
     assert len(proxy.find_requests(verb="list")) == 3
     task.cancel()
     await asyncio.wait((task,))
-
-
-async def test_a_server_that_cannot_stream_lists_is_asked_for_pages(
-    client: Client, proxy: FaultProxy, proxied: Client, namespace: str
-) -> None:
-    await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
-    refused = proxy.when(verb="watch", predicate=lambda asked: "sendInitialEvents" in asked.query).respond_with(422)
-    informer = informer_of(proxied, namespace, list_by=ListBy.STREAM)
-    async with running(informer):
-        assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
-    assert refused.fire_count == 1
 
 
 async def test_our_own_writes_are_seen_before_the_watch_tells_them(
@@ -321,20 +306,18 @@ async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_c
             await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
 
 
-@pytest.mark.parametrize("list_by", ListBy)
 async def test_optional_kind_is_watched_once_installed(
     client: Client,
     proxy: FaultProxy,
     proxied: Client,
     namespace: str,
-    list_by: ListBy,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
     await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
     clock = NotingClock()
     missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).respond_with(404)
-    informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=clock)
+    informer = informer_of(proxied, namespace, optional=True, clock=clock)
     assert not informer.absent  # nobody has answered yet
     async with running(informer) as ear:
         assert informer.absent
@@ -353,13 +336,12 @@ async def test_optional_kind_is_watched_once_installed(
     ]
 
 
-@pytest.mark.parametrize("list_by", ListBy)
 async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
-    client: Client, proxy: FaultProxy, proxied: Client, namespace: str, list_by: ListBy
+    client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for name in ("a", "b"):
         await client.create(CONFIG_MAPS, a_config_map(Key(namespace, name)))
-    informer = informer_of(proxied, namespace, list_by=list_by, optional=True, clock=NotingClock())
+    informer = informer_of(proxied, namespace, optional=True, clock=NotingClock())
     async with running(informer) as ear:
         ear.told.clear()
         missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).respond_with(404)

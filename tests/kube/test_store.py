@@ -61,7 +61,7 @@ def test_a_relist_tells_only_differences() -> None:
     relist = store.relist(9)
     for name, version in (("same", 1), ("changed", 7), ("new", 8)):
         relist.add(thing(name, name, version))
-    relist.finish(9)
+    relist.finish()
     told = [((old or new).key.name, lane) for old, new, lane in heard.news]  # type: ignore[union-attr]
     assert told == [("changed", Priority.LOW), ("new", Priority.LOW), ("gone", Priority.LOW)]
 
@@ -70,7 +70,7 @@ def test_what_we_wrote_after_a_list_was_taken_outlives_that_list() -> None:
     store: Store[Thing] = Store()
     relist = store.relist(10)
     store.put_own_write(thing("ours", "1", 12))
-    relist.finish(10)
+    relist.finish()
     assert store.get(Key("default", "ours"))
 
 
@@ -103,7 +103,7 @@ def test_relist_does_not_restore_what_we_deleted() -> None:
     )  # the list below was taken at 6; then somebody wrote at 7; then we deleted
     relist = store.relist(6)
     relist.add(thing("a", "1", 5))
-    relist.finish(6)
+    relist.finish()
     store.put(thing("a", "1", 7))
     assert store.get(Key("default", "a")) is None
 
@@ -129,7 +129,7 @@ def test_a_server_whose_data_went_back_in_time_is_believed() -> None:
     store.version = 60
     relist = store.relist(20)
     relist.add(thing("a", "1", 10))
-    relist.finish(20)
+    relist.finish()
     assert list(store) == [thing("a", "1", 10)]
     assert store.version == 20
 
@@ -207,7 +207,7 @@ class StoreLife(RuleBasedStateMachine):
         self.do(name, late)
         for item in taken[later:]:
             relist.add(item)
-        relist.finish(version)
+        relist.finish()
 
     def do(self, name: str, deeds: Deeds) -> None:
         for is_write, ours in deeds:

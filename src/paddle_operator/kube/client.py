@@ -135,20 +135,16 @@ class Client:
         scope: Scope = EVERYTHING,
         *,
         since: str = "",
-        initial: bool = False,
         idle_seconds: float = IDLE_SECONDS,
     ) -> AsyncGenerator[Sequence[Change[T] | Unreadable]]:
         """Changes after version `since`, in batches as they were read. Ends when the server ends the watch.
 
         The first batch is empty: the server has accepted the watch.
-        With `initial` the stream begins with every object that exists; a bookmark marks the end of that list.
         Raises Unreachable if the connection breaks or is idle for `idle_seconds`.
         """
         params = scope.params | {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
         # The server ends a watch after this long; jitter, so that clients do not all reconnect at the same moment.
         params["timeoutSeconds"] = str(random.randint(300, 600))  # noqa: S311
-        if initial:
-            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         about = f"watch {kind} in {scope}"
         call = Call(about, "GET", kind.path(namespace=scope.namespace), params)
         partial_line = b""

@@ -2,21 +2,21 @@
 
 client-go's reflector contract, with three differences: versions are compared, so that our own writes can be stored
 before their echo arrives; a relist reports only differences; an idle watch is restarted, since a half-open connection
-never ends.
+never ends. A list comes in pages: streamed (sendInitialEvents), 10,000 pods took 0.47 s instead of 0.57, but a rollback
+of the server's data shows only at the end of the stream.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from enum import Enum
 from typing import Any, Generic, cast
 
 from paddle_operator.kube.backoff import Backoff
 from paddle_operator.kube.client import EVERYTHING, IDLE_SECONDS, PAGE_SIZE, Client, Scope
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.decoding import Unreadable
-from paddle_operator.kube.errors import Expired, Invalid, KubeError, NotFound, ReadTimeout, Status, error_of_status
+from paddle_operator.kube.errors import Expired, KubeError, NotFound, ReadTimeout, error_of_status
 from paddle_operator.kube.metrics import InformerMetrics
 from paddle_operator.kube.objects import Added, Bookmark, Change, Deleted, Error, Key, Modified, Resource, T
 from paddle_operator.kube.store import Relist, Store, V
@@ -26,13 +26,6 @@ log = logging.getLogger(__name__)
 
 CHANGES_PER_YIELD = 100  # about 10 ms of work; a yield after every change would be a system call each
 ABSENT_RETRY_SECONDS = 5.0
-
-
-class ListBy(Enum):
-    """How to list: in pages, which every server supports, or as a stream (Kubernetes 1.34 and later)."""
-
-    PAGES = "pages"
-    STREAM = "stream"
 
 
 class Informer(Generic[T, V]):
@@ -49,7 +42,6 @@ class Informer(Generic[T, V]):
         scope: Scope = EVERYTHING,
         *,
         project: Callable[[T], V] | None = None,
-        list_by: ListBy = ListBy.PAGES,
         idle_seconds: float = IDLE_SECONDS,
         page_size: int = PAGE_SIZE,
         optional: bool = False,
@@ -62,7 +54,6 @@ class Informer(Generic[T, V]):
         self._client = client
         self._scope = scope
         self._project = project or cast("Callable[[T], V]", _identity)
-        self._list_by = list_by
         self._idle_seconds = idle_seconds
         self._page_size = page_size
         self._optional = optional
@@ -121,60 +112,40 @@ class Informer(Generic[T, V]):
             await backoff.pause()
 
     async def _list_and_watch(self) -> None:
-        if self._listed:
-            await self._watch(None)
-            return
-        if not self.absent:
-            self._metrics.relists.inc()
-        if self._list_by is ListBy.STREAM:
+        if not self._listed:
+            if not self.absent:
+                self._metrics.relists.inc()
             try:
-                await self._watch(self.store.relist())
-            except Invalid:  # the server does not support streamed lists
-                self._list_by = ListBy.PAGES
-            else:
-                return
-        try:
-            await self._list_pages(self._page_size)
-        except Expired:
-            await self._list_pages(0)  # compacted between two pages; a list in one piece cannot expire
-        await self._watch(None)
+                await self._list_pages(self._page_size)
+            except Expired:
+                await self._list_pages(0)  # compacted between two pages; a list in one piece cannot expire
+        await self._watch()
 
     async def _list_pages(self, size: int) -> None:
         relist: Relist[V] | None = None
-        version = 0
         async with aclosing(self._client.list_pages(self.kind, self._scope, size)) as pages:
             async for page in pages:
                 if relist is None:
-                    version = int(page.version)
-                    relist = self.store.relist(version)
+                    relist = self.store.relist(int(page.version))
                 for item in page.items:
                     relist.add(self._project(item))
                 for unreadable in page.unreadable:
                     self._skip(unreadable)
                 await asyncio.sleep(0)  # let other tasks run between pages
         assert relist, "a list has at least one page"
-        self._finish(relist, version)
+        self._finish(relist)
 
-    async def _watch(self, relist: Relist[V] | None) -> None:
-        """Store changes until the server ends the watch; the initial ones go to `relist` until its bookmark."""
-        watch = self._client.watch(
-            self.kind,
-            self._scope,
-            since="" if relist else str(self.store.version),
-            initial=relist is not None,
-            idle_seconds=self._idle_seconds,
-        )
+    async def _watch(self) -> None:
+        """Store changes until the server ends the watch."""
+        since = str(self.store.version)
+        watch = self._client.watch(self.kind, self._scope, since=since, idle_seconds=self._idle_seconds)
         pending, self._accepted = 0, False
         async with aclosing(watch) as batches:
             async for batch in batches:
                 self._accepted = True
-                if relist is None:
-                    self._set_problem(None)
+                self._set_problem(None)
                 for change in batch:
-                    if relist:
-                        relist = self._store_initial(relist, change)
-                    else:
-                        self._store_change(change)
+                    self._store_change(change)
                 self._metrics.set_object_count(len(self.store))
                 pending += len(batch)
                 if pending >= CHANGES_PER_YIELD:
@@ -203,26 +174,8 @@ class Informer(Generic[T, V]):
         else:
             self._skip(change)
 
-    def _store_initial(self, relist: Relist[V], change: Change[T] | Unreadable) -> Relist[V] | None:
-        if isinstance(change, Bookmark):
-            if not change.ends_initial_list:
-                return relist
-            version = int(change.object.metadata.resource_version)
-            if version < self.store.version:  # a rollback, which only pages show before the first object
-                self._list_by = ListBy.PAGES
-                raise Expired(f"list {self.kind}", Status(410, "Expired", "the server's data was rolled back"))
-            self._finish(relist, version)
-            return None
-        if isinstance(change, Error):
-            raise error_of_status(f"list {self.kind}", change.object)
-        if isinstance(change, Unreadable):
-            self._skip(change)
-        else:
-            relist.add(self._project(change.object))
-        return relist
-
-    def _finish(self, relist: Relist[V], version: int) -> None:
-        relist.finish(version)
+    def _finish(self, relist: Relist[V]) -> None:
+        relist.finish()
         self._listed = True
         self._metrics.set_object_count(len(self.store))
         self._set_problem(None)

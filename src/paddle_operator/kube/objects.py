@@ -115,10 +115,6 @@ class Bookmark(msgspec.Struct, frozen=True, tag_field="type", tag="BOOKMARK"):
 
     object: Object
 
-    @property
-    def ends_initial_list(self) -> bool:
-        return self.object.metadata.annotations.get("k8s.io/initial-events-end") == "true"
-
 
 class Error(msgspec.Struct, frozen=True, tag_field="type", tag="ERROR"):
     object: Status

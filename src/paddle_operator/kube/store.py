@@ -108,8 +108,8 @@ class Store(Generic[V]):
         if old is not None and (old.uid, old.version) == (new.uid, new.version):
             self._exchange(new.key, old, new, Priority.LIVE)
 
-    def relist(self, version: int | None = None) -> "Relist[V]":
-        """Begin to store a full list; its version is known now or only at its end."""
+    def relist(self, version: int) -> "Relist[V]":
+        """Begin to store a full list of this version."""
         return Relist(self, version)
 
     def _put(self, key: Key, new: V, priority: Priority) -> bool:
@@ -141,9 +141,10 @@ class Relist(Generic[V]):
     list is right, and all stored versions are void.
     """
 
-    def __init__(self, store: Store[V], version: int | None) -> None:
+    def __init__(self, store: Store[V], version: int) -> None:
         self._store = store
-        self._is_rollback = version is not None and version < store.version
+        self._version = version
+        self._is_rollback = version < store.version
         self._seen: set[Key] = set()
         self._tombstones_before = frozenset(store._tombstones)
         self._listed_tombstones: set[str] = set()  # deleted before the list began, yet part of it
@@ -161,17 +162,16 @@ class Relist(Generic[V]):
         if old is None or old.version != item.version:
             store._exchange(key, old, item, Priority.LOW)
 
-    def finish(self, version: int) -> None:
+    def finish(self) -> None:
         """Remove what is not in the list, except what we wrote after the list was taken."""
-        store = self._store
+        store, version = self._store, self._version
         stale = [
             item for item in store if item.key not in self._seen and (item.version <= version or self._is_rollback)
         ]
         for item in stale:
             store.remove(item.key, item.uid, Priority.LOW)
         for uid in self._tombstones_before - self._listed_tombstones:
-            if (
-                store._tombstones.get(uid, version + 1) <= version
-            ):  # older than the list and not in it: no event follows
+            # Older than the list and not in it: no event follows.
+            if store._tombstones.get(uid, version + 1) <= version:
                 del store._tombstones[uid]
         store.version = version
