@@ -20,7 +20,7 @@ from bench.local import local
 from bench.ranges import ranges
 from bench.soak import WAVE, soak
 from bench.table import Row, rows, table, verdict
-from testbed.assets import binaries, kubernetes_version
+from testbed.assets import ensure_binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
 from testbed.servers import ServerStartError
@@ -118,12 +118,12 @@ class BenchRun:
 
     def _record(self, name: str, found: Samples) -> None:
         self.samples |= found
-        self.progress.say(f"{name} measured ({self.progress.elapsed}; load average {os.getloadavg()[0]:.1f})")
+        self.progress.print_line(f"{name} measured ({self.progress.elapsed}; load average {os.getloadavg()[0]:.1f})")
 
 
 @asynccontextmanager
 async def start_control_plane() -> AsyncIterator[ControlPlane]:
-    control_plane = await asyncio.to_thread(ControlPlane.start, binaries())
+    control_plane = await asyncio.to_thread(ControlPlane.start, ensure_binaries())
     try:
         yield control_plane
     finally:
@@ -150,7 +150,7 @@ def show(seen: Sequence[Row], *, as_json: bool, judged: bool) -> None:
 def main() -> None:
     arguments = options()
     bench_run = BenchRun(arguments)
-    bench_run.progress.say(f"before: {machine()}")
+    bench_run.progress.print_line(f"before: {machine()}")
     failure = ""
     try:
         asyncio.run(bench_run.run())

@@ -152,7 +152,7 @@ class BenchCluster:
                         raise
                     return last
                 if "pods" in last:
-                    self.progress.show(f"  {last['pods']:,.0f} pods")
+                    self.progress.update(f"  {last['pods']:,.0f} pods")
 
     def start_program(self, name: str, options: Options) -> AbstractAsyncContextManager[Program]:
         """Start a program of bench/programs."""

@@ -182,7 +182,7 @@ async def fill(cluster: BenchCluster, purpose: str, pods: int) -> None:
     if first < pods:
         await cluster.run("fill", Fill(**cluster.common_options(purpose), first=first, end=pods))
         cluster.filled[purpose] = pods
-        cluster.progress.say(f"{pods - first:,} pods created through the API ({cluster.progress.elapsed})")
+        cluster.progress.print_line(f"{pods - first:,} pods created through the API ({cluster.progress.elapsed})")
 
 
 async def copy(cluster: BenchCluster, purpose: str, originals: int, pods: int) -> None:
@@ -192,7 +192,7 @@ async def copy(cluster: BenchCluster, purpose: str, originals: int, pods: int) -
         "copy", Copy(**cluster.common_options(purpose), etcd=cluster.etcd, originals=originals, first=first, end=pods)
     )
     cluster.filled[purpose] = pods
-    cluster.progress.say(f"{pods - first:,} pods copied in etcd ({cluster.progress.elapsed})")
+    cluster.progress.print_line(f"{pods - first:,} pods copied in etcd ({cluster.progress.elapsed})")
 
 
 def side_order(number: int) -> tuple[Side, Side]:
@@ -201,7 +201,7 @@ def side_order(number: int) -> tuple[Side, Side]:
 
 
 def report_round(cluster: BenchCluster, what: str, figures: Figures) -> None:
-    cluster.progress.say(f"{what}: {', '.join(f'{name} {number(value)}' for name, value in figures.items())}")
+    cluster.progress.print_line(f"{what}: {', '.join(f'{name} {number(value)}' for name, value in figures.items())}")
 
 
 FIGURES: dict[str, tuple[Figure, int]] = {

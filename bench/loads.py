@@ -20,7 +20,7 @@ from bench.program import cpu_seconds, peak_megabytes
 from bench.programs.ceiling import Ceiling
 from bench.programs.nodes import Nodes
 from bench.programs.submit import SMALL, SMALL_PREFIX, Submit
-from testbed.audit import Writes
+from testbed.audit import AuditedWrites
 from testbed.ports import find_free_ports
 
 ClusterFactory = Callable[[], AbstractAsyncContextManager[BenchCluster]]
@@ -124,9 +124,9 @@ class LoadResult:
     done: float
     cpu: float
     peak: float
-    writes: Writes
-    others: Writes
-    kubelet: Writes
+    writes: AuditedWrites
+    others: AuditedWrites
+    kubelet: AuditedWrites
 
 
 async def run_load(cluster: BenchCluster, options: Submit) -> LoadResult:
@@ -146,14 +146,14 @@ async def run_load(cluster: BenchCluster, options: Submit) -> LoadResult:
             await asyncio.sleep(LATE_WRITES_SECONDS)  # late writes are counted, too
         cpu, peak = cpu_seconds(manager.pid) - cpu, peak_megabytes(manager.pid)
         manager.stop()
-    ours = Writes(write for write in writes.by(OPERATOR) if write.resource != "leases")
+    ours = AuditedWrites(write for write in writes.by(OPERATOR) if write.resource != "leases")
     others, kubelet = writes.by(SUBMITTER), writes.by(KUBELET)
     submitted_at = min(write.received_at for write in others.to("paddlejobs"))
     return LoadResult(submitted_at, done, cpu, peak, ours, others, kubelet)
 
 
-def pod_creates(writes: Writes) -> Writes:
-    return Writes(write for write in writes.to("pods") if write.verb == "create" and write.code == CREATED)
+def pod_creates(writes: AuditedWrites) -> AuditedWrites:
+    return AuditedWrites(write for write in writes.to("pods") if write.verb == "create" and write.code == CREATED)
 
 
 async def wait_for_figure(program: Program, name: str) -> float:

@@ -58,7 +58,7 @@ async def local(progress: Progress, rounds: int) -> Samples:
             for name, value in figures.items():
                 samples[f"local_{name}"].append(value)
             text = ", ".join(f"{name} {number(value)}" for name, value in figures.items())
-            progress.say(f"local, round {turn + 1} of {rounds}: {text}")
+            progress.print_line(f"local, round {turn + 1} of {rounds}: {text}")
     return samples
 
 

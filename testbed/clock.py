@@ -1,8 +1,7 @@
-"""Clocks that a test decides about, for everything that takes a Clock: one stands still, two go at another pace, one
-leaps.
+"""Clocks for tests: FakeClock stands still, AcceleratedClock and SlowClock scale real time, OffsetClock is set ahead.
 
-Timers of the one that stands still fire in the order of their instants and each one's consequences run before the next
-fires, so that ten periods of a loop pass in one `advance` exactly as they would in life.
+The timers of a FakeClock fire in the order of their due times, and the tasks that one wakes run before the next fires:
+ten periods of a loop in one `advance` run as in real time.
 """
 
 import asyncio
@@ -14,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 from paddle_operator.kube.clock import SystemClock, Timer
 
 # Tasks wake each other through queues and locks, one turn of the event loop per hop; the longest chain in our code has
-# fewer than ten hops. What waits for a socket or a process is not helped by any number of turns.
-_TURNS = 50
+# fewer than ten hops. A task that waits for a socket or a process needs more than turns.
+_LOOP_TURNS = 50
 
 
 class AcceleratedClock(SystemClock):
-    """Real time, but so many times faster: for back-offs whose length matters less than what comes after them."""
+    """Real time, `speed` times faster: for back-offs whose length is not tested."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
@@ -35,7 +34,7 @@ class AcceleratedClock(SystemClock):
 
 
 class SlowClock(AcceleratedClock):
-    """Times slower, and by the wall as well: what is to be done within a second may take a while."""
+    """Real time, `times` slower, for timers and for `now`: a deadline of a second leaves more real time."""
 
     def __init__(self, times: float) -> None:
         super().__init__(1 / times)
@@ -49,24 +48,24 @@ class OffsetTimer:
     def __init__(self, due_at: float, callback: Callable[[], None]) -> None:
         self.due_at = due_at
         self.callback = callback
-        self.wait: Timer | None = None
+        self.handle: Timer | None = None
         self.cancelled = False
 
     def cancel(self) -> None:
         self.cancelled = True
-        if self.wait:
-            self.wait.cancel()
+        if self.handle:
+            self.handle.cancel()
 
 
 class OffsetClock(SystemClock):
-    """Real time, but a test can send it ahead: an hour passes in no time, and what falls due in it happens at once.
+    """Real time plus an offset. `advance` increases the offset, and timers that become due fire at once.
 
-    The API server and its nodes stay where they are. A clock that only ran faster than theirs would be farther from
-    them the longer a test takes; from this one they are as far as the leaps were.
+    The API server and its nodes keep real time. The difference to an accelerated clock would grow with the duration of
+    the test; here it is the sum of the advances.
     """
 
-    def __init__(self, ahead: timedelta = timedelta()) -> None:
-        self._ahead = ahead
+    def __init__(self, offset: timedelta = timedelta()) -> None:
+        self._ahead = offset
         self._timers: set[OffsetTimer] = set()
 
     def now(self) -> datetime:
@@ -78,40 +77,39 @@ class OffsetClock(SystemClock):
     def call_later(self, seconds: float, callback: Callable[[], None]) -> OffsetTimer:
         timer = OffsetTimer(self.monotonic() + seconds, callback)
         self._timers.add(timer)
-        self._set(timer)
+        self._schedule(timer)
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        woken = asyncio.Event()
-        timer = self.call_later(seconds, woken.set)
+        elapsed = asyncio.Event()
+        timer = self.call_later(seconds, elapsed.set)
         try:
-            await woken.wait()
+            await elapsed.wait()
         finally:
             timer.cancel()
 
-    def advance(self, ahead: timedelta) -> None:
-        """It is so much later."""
-        self._ahead += max(ahead, timedelta())
+    def advance(self, offset: timedelta) -> None:
+        """Increase the offset."""
+        self._ahead += max(offset, timedelta())
         self._timers = {timer for timer in self._timers if not timer.cancelled}
         for timer in self._timers:
-            if timer.wait:
-                timer.wait.cancel()
-            self._set(timer)
+            if timer.handle:
+                timer.handle.cancel()
+            self._schedule(timer)
 
     def advance_to(self, instant: datetime) -> datetime:
-        """It is that time; later times stay as they are.
+        """Advance to an instant, unless it has passed.
 
-        Answers when it became that time by real time, by which others note what they do: now, or already before the
-        leap where a test was too slow for it.
+        Returns the real time at which this clock reached the instant: now, or earlier if the test was too slow.
         """
-        became_at = min(super().now(), instant - self._ahead)
+        reached_at = min(super().now(), instant - self._ahead)
         self.advance(instant - self.now())
-        return became_at
+        return reached_at
 
-    def _set(self, timer: OffsetTimer) -> None:
-        timer.wait = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._ring(timer))
+    def _schedule(self, timer: OffsetTimer) -> None:
+        timer.handle = super().call_later(max(timer.due_at - self.monotonic(), 0.0), lambda: self._fire(timer))
 
-    def _ring(self, timer: OffsetTimer) -> None:
+    def _fire(self, timer: OffsetTimer) -> None:
         self._timers.discard(timer)
         timer.callback()
 
@@ -127,11 +125,11 @@ class FakeTimer:
 
 
 class FakeClock:
-    """A Clock whose time is a value of the test."""
+    """A clock that only `advance` moves."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._wall = start
-        self._monotonic = 1000.0  # not 0: code that takes 0 for "never" must not pass by luck
+        self._monotonic = 1000.0  # not 0: code that confuses 0 with "never" must fail
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._order = itertools.count()
 
@@ -150,15 +148,15 @@ class FakeClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        woken = asyncio.Event()
-        timer = self.call_later(seconds, woken.set)
+        elapsed = asyncio.Event()
+        timer = self.call_later(seconds, elapsed.set)
         try:
-            await woken.wait()
+            await elapsed.wait()
         finally:
             timer.cancel()
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: both clocks move, and what falls due on the way happens at its instant."""
+        """Advance both clocks; each timer on the way fires at its due time."""
         await run_ready_tasks()
         end = self._monotonic + seconds
         while (timer := self._pop_due(end)) is not None:
@@ -168,13 +166,13 @@ class FakeClock:
         self._move_to(end)
         await run_ready_tasks()
 
-    def jump(self, seconds: float) -> None:
-        """Somebody sets the wall clock, forwards or back: no timer notices."""
+    def step_wall_clock(self, seconds: float) -> None:
+        """Set the wall clock forwards or back; timers do not depend on it."""
         self._wall += timedelta(seconds=seconds)
 
     @property
     def pending(self) -> int:
-        """How many timers and sleepers still wait."""
+        """The number of pending timers and sleeps."""
         return sum(not timer.cancelled for _, _, timer in self._timers)
 
     def _pop_due(self, end: float) -> FakeTimer | None:
@@ -190,6 +188,6 @@ class FakeClock:
 
 
 async def run_ready_tasks() -> None:
-    """Return once every task that can run without outside help has run."""
-    for _ in range(_TURNS):
+    """Return once every task that can run without I/O has run."""
+    for _ in range(_LOOP_TURNS):
         await asyncio.sleep(0)

@@ -1,6 +1,6 @@
-"""A control plane for hands: it stays in the background until it is ended, by `make cluster` and `make cluster-down`.
+"""A control plane in the background for manual use: `make cluster` and `make cluster-down`.
 
-Its state is in .cluster/ of this checkout. Whoever serves holds the lock there, so that nobody has to guess from a pid.
+Its state is in .cluster/ of this checkout. The serving process holds the lock there: a pid file could be stale.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-from testbed.assets import binaries, kubernetes_version
+from testbed.assets import ensure_binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
 from testbed.servers import ServerStartError
 from testbed.toolchain import AssetsError
@@ -23,8 +23,8 @@ CHECKOUT = Path(__file__).parent.parent
 POLL_SECONDS = 0.1
 
 
-class Cluster:
-    """The control plane whose state is in one folder: there is one or none."""
+class BackgroundCluster:
+    """The control plane whose state is in one folder, running or not."""
 
     def __init__(self, state: Path) -> None:
         self.kubeconfig = state / "kubeconfig"
@@ -33,20 +33,20 @@ class Cluster:
         self._log = state / "log"
 
     def up(self) -> None:
-        """Start a control plane in the background unless there is one, and print how to reach it. Raises ServerStartError.
+        """Start a control plane in the background unless one runs, and print how to reach it. Raises ServerStartError.
 
-        What a shell can evaluate goes to standard output, the prose to standard error: eval "$(make -s cluster)".
+        Shell commands go to standard output, status messages to standard error: eval "$(make -s cluster)".
         """
         self._state.mkdir(exist_ok=True)
-        programs = binaries()  # here and not in the background, so that a build can be watched
+        programs = ensure_binaries()  # in the foreground, so that a build shows its progress
         if self.serving_pid():
-            tell("the control plane is already there")
-            while not self.kubeconfig.exists() and self.serving_pid():  # or nearly so
+            print_status("the control plane is already running")
+            while not self.kubeconfig.exists() and self.serving_pid():  # it may still be starting
                 time.sleep(POLL_SECONDS)
         else:
             self._start_in_background()
-            tell(f"Kubernetes {kubernetes_version()} is running; end it with: make cluster-down")
-        tell(f"kubectl of the same version: {programs.kubectl}")
+            print_status(f"Kubernetes {kubernetes_version()} is running; stop it with: make cluster-down")
+        print_status(f"kubectl of the same version: {programs.kubectl}")
         print(f"export KUBECONFIG={self.kubeconfig}")
 
     def _start_in_background(self) -> None:
@@ -58,7 +58,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # it outlives this shell
+                start_new_session=True,  # it must outlive this shell
             )
         while not self.kubeconfig.exists():
             if process.poll() is not None:
@@ -67,47 +67,47 @@ class Cluster:
 
     def serve(self) -> None:
         """Run a control plane until SIGTERM. Raises ServerStartError."""
-        ended = threading.Event()
+        stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: ended.set())
+            signal.signal(number, lambda *_: stopping.set())
         with self._lock.open("a+") as lock:
-            if not taken(lock):
+            if not try_lock(lock):
                 raise ServerStartError("another control plane of this checkout is being started: make cluster")
             lock.truncate(0)
             lock.write(str(os.getpid()))
             lock.flush()
-            with ControlPlane.start(binaries()) as control_plane:
+            with ControlPlane.start(ensure_binaries()) as control_plane:
                 complete = self.kubeconfig.with_suffix(".new")
                 shutil.copy(control_plane.kubeconfig, complete)  # with its mode, 0600
                 complete.rename(self.kubeconfig)
-                ended.wait()
+                stopping.wait()
             self.kubeconfig.unlink()
 
     def down(self) -> None:
-        """End the control plane; returns when nothing of it is left."""
+        """Stop the control plane; returns when its processes and files are gone."""
         pid = self.serving_pid()
         if not pid:
-            tell("no control plane of this checkout is running")
+            print_status("no control plane of this checkout is running")
             return
         os.kill(pid, signal.SIGTERM)
         with self._lock.open("a+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # given back when it has ended
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when it has ended
         shutil.rmtree(self._state)
-        tell("the control plane has ended")
+        print_status("the control plane has stopped")
 
     def serving_pid(self) -> int:
         """The process that holds the lock, or 0."""
         if not self._lock.exists():
             return 0
         with self._lock.open("a+") as lock:
-            if taken(lock):
+            if try_lock(lock):
                 return 0
             lock.seek(0)
             return int(lock.read() or 0)
 
 
-def taken(lock: TextIO) -> bool:
-    """Whether the lock is ours now; it is as long as the file is open."""
+def try_lock(lock: TextIO) -> bool:
+    """Whether this process got the lock, which it then holds until the file is closed."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -115,12 +115,12 @@ def taken(lock: TextIO) -> bool:
     return True
 
 
-def tell(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+def print_status(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def main(verb: str, state: Path) -> None:
-    cluster = Cluster(state)
+    cluster = BackgroundCluster(state)
     try:
         {"up": cluster.up, "down": cluster.down, "serve": cluster.serve}[verb]()
     except (AssetsError, ServerStartError) as error:

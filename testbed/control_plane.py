@@ -1,7 +1,6 @@
 """A real Kubernetes control plane for tests: etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 
-Ready 3 to 5 s after the start on two cores, 7 s when others were at work on them.
-No process of it outlives its owner: see supervisor.py.
+Ready 3 to 5 s after the start on two idle cores, 7 s on busy ones. No process outlives its owner: see supervisor.py.
 """
 
 import asyncio
@@ -31,16 +30,16 @@ from testbed.ports import LOOPBACK
 from testbed.request import HTTPResponse, RequestError, send
 from testbed.servers import PortInUseError, ServerProcess, ServerStartError, SupervisedServers, SupervisorClient
 
-ATTEMPTS = 5  # each with other ports; one is enough unless another process takes a port in the same second
-ACCOUNT_WITHIN_SECONDS = 100.0
+MAX_START_ATTEMPTS = 5  # each with other ports, in case another process takes a port meanwhile
+SERVICE_ACCOUNT_TIMEOUT_SECONDS = 100.0
 POLL_SECONDS = 0.02
 
 
 class ControlPlane(SupervisedServers):
-    """Running servers and everything a test needs to talk to them, or to disturb them.
+    """Running servers, their credentials and their audit log.
 
-    `api_server`, `etcd`, `controller_manager` and `scheduler` can each be stopped, killed and started again. Users and
-    their tokens are in credentials.py; `audit` tells who wrote what.
+    `api_server`, `etcd`, `controller_manager` and `scheduler` can each be stopped, killed and restarted. Users and
+    their tokens are in credentials.py.
     """
 
     def __init__(self, layout: Layout, supervision: SupervisorClient) -> None:
@@ -67,122 +66,126 @@ class ControlPlane(SupervisedServers):
 
     @classmethod
     def start(cls, binaries: Binaries) -> Self:
-        """A control plane that answers, with its users and the default ServiceAccount in place. Raises ServerStartError."""
-        for attempt in range(1, ATTEMPTS + 1):
+        """Start a control plane and wait until it is ready, with the default ServiceAccount. Raises ServerStartError."""
+        for attempt in range(1, MAX_START_ATTEMPTS + 1):
             try:
                 return cls._start_once(binaries)
             except PortInUseError:
-                if attempt == ATTEMPTS:
+                if attempt == MAX_START_ATTEMPTS:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     @classmethod
     def _start_once(cls, binaries: Binaries) -> Self:
-        began_at = time.monotonic()
+        started_at = time.monotonic()
         directory = Path(tempfile.mkdtemp(prefix="paddle-testbed-"))
         supervision = SupervisorClient(directory)
         try:
             credentials = Credentials(directory / "credentials")
-            control_plane = cls(Layout(directory, binaries, Ports.free(), credentials), supervision)
+            control_plane = cls(Layout(directory, binaries, Ports.allocate(), credentials), supervision)
             control_plane._start_servers()
         except BaseException:
             supervision.close()
             raise
-        control_plane.started_in_seconds = time.monotonic() - began_at
+        control_plane.started_in_seconds = time.monotonic() - started_at
         return control_plane
 
     def _start_servers(self) -> None:
         self._layout.audit_policy.write_text(POLICY)
         self.etcd.launch()
-        self.api_server.launch()  # waits for etcd by itself
+        self.api_server.launch()  # retries until etcd is ready
         self.etcd.wait_until_ready()
         self.api_server.wait_until_ready()
         self.controller_manager.launch()
         self.scheduler.launch()
-        self._needed("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", TESTERS_BINDING)
+        self._request_json("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", TESTERS_BINDING)
         self.controller_manager.wait_until_ready()
         self.scheduler.wait_until_ready()
         self._wait_for_default_account("default")
 
     @property
     def servers(self) -> tuple[ServerProcess, ...]:
-        """In the order in which they need each other."""
+        """In the order of their dependencies."""
         return (self.etcd, self.api_server, self.controller_manager, self.scheduler)
 
     @property
     def pids(self) -> dict[str, int]:
-        """The process ids by name, the supervisor's among them."""
+        """The process ids by name, including the supervisor's."""
         return {"supervisor": self._supervision.pid} | {server.name: server.pid for server in self.servers}
 
     async def recover(self) -> None:
-        """After a disturbance: start what is not running, and anew what leans on a server that was disturbed.
+        """Start servers that are not running, and restart those that depend on a disturbed one.
 
-        Left alone, the controller manager comes back 6 to 30 s after the API server, since its clients back off.
+        Without a restart the controller manager recovers 6 to 30 s after the API server, since its clients back off.
         """
-        leans_on_disturbed = False
+        dependency_disturbed = False
         for server in self.servers:
-            shaken = server.disturbed or server.exit_code is not None
-            if leans_on_disturbed:
+            was_disturbed = server.disturbed or server.exit_code is not None
+            if dependency_disturbed:
                 await server.kill()
             if server.exit_code is not None:
                 await server.start()
             server.disturbed = False
-            leans_on_disturbed |= shaken and server in (self.etcd, self.api_server)
+            dependency_disturbed |= was_disturbed and server in (self.etcd, self.api_server)
 
     def connection(self, user: str = ADMIN) -> StaticServerConfig:
-        """For a client that speaks as one of the users. Raises LookupError for one that does not exist."""
+        """The configuration of a client with the token of a user. Raises LookupError for an unknown user."""
         return StaticServerConfig(self.server, self.credentials.token_of(user), self.trust)
 
     def write_kubeconfig(self, user: str) -> Path:
-        """A kubeconfig that stands alone. Raises LookupError for a user that does not exist."""
-        return self.credentials.kubeconfig(self.server, user)
+        """Write a kubeconfig that refers to no other file. Raises LookupError for an unknown user."""
+        return self.credentials.write_kubeconfig(self.server, user)
 
-    def client_certificate(self, user: str, group: str = "") -> ClientCertificate:
-        """Certificate and key for a user of any name, whom the API server has not heard of before."""
-        return self.credentials.client_certificate(user, group)
+    def issue_client_certificate(self, user: str, group: str = "") -> ClientCertificate:
+        """Issue a certificate and key for a user of any name."""
+        return self.credentials.issue_client_certificate(user, group)
 
     async def kubectl(self, *arguments: str, user: str = ADMIN, stdin: str = "") -> str:
-        """What kubectl prints. Raises RequestError with its complaint if it fails."""
-        # A cache of its own: what kubectl remembers of a server that had this port before would be taken for ours.
-        ours = (f"--kubeconfig={self.write_kubeconfig(user)}", f"--cache-dir={self.directory / 'kubectl-cache'}")
-        command = [str(self.binaries.kubectl), *ours, *arguments]
-        done = await asyncio.to_thread(
+        """Run kubectl and return its output. Raises RequestError with its error output if it fails."""
+        # Its own cache directory: the default one may have the discovery of an earlier server on this port.
+        options = (f"--kubeconfig={self.write_kubeconfig(user)}", f"--cache-dir={self.directory / 'kubectl-cache'}")
+        command = [str(self.binaries.kubectl), *options, *arguments]
+        result = await asyncio.to_thread(
             subprocess.run, command, input=stdin, capture_output=True, text=True, check=False
         )
-        if done.returncode != 0:
-            raise RequestError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()} (exit code {done.returncode})")
-        return done.stdout
+        if result.returncode != 0:
+            raise RequestError(
+                f"kubectl {' '.join(arguments)}: {result.stderr.strip()} (exit code {result.returncode})"
+            )
+        return result.stdout
 
     async def create_namespace(self, prefix: str = "test") -> str:
-        """The name of a new namespace in which pods can be made: its default ServiceAccount is there."""
+        """Create a namespace with its default ServiceAccount, which pods need; returns its name."""
         name = f"{prefix}-{secrets.token_hex(4)}"
-        await asyncio.to_thread(self._needed, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        await asyncio.to_thread(self._request_json, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         await asyncio.to_thread(self._wait_for_default_account, name)
         return name
 
     async def delete_namespace(self, name: str) -> None:
-        """Begin the deletion; the controller manager empties the namespace in its own time."""
-        reply = await asyncio.to_thread(self._send, "DELETE", f"/api/v1/namespaces/{name}")
-        if not reply.ok and reply.status != 404:
-            raise RequestError(f"DELETE namespace {name}: {reply.body.decode(errors='replace')} ({reply.status})")
+        """Start the deletion and do not wait until the controller manager has emptied the namespace."""
+        response = await asyncio.to_thread(self._send, "DELETE", f"/api/v1/namespaces/{name}")
+        if not response.ok and response.status != 404:
+            raise RequestError(f"DELETE namespace {name}: {response.body.decode(errors='replace')} ({response.status})")
 
     async def compact(self) -> int:
-        """Forget all of etcd's history, and tell the revision that is now the oldest.
+        """Compact the history of etcd; returns the oldest revision left.
 
-        From here on every version and `continue` token of PodTemplates that anybody has seen gets 410.
+        From now on every earlier resourceVersion and `continue` token of PodTemplates gets 410.
         """
         return await asyncio.to_thread(self._compact)
 
     def _compact(self) -> int:
-        # A watch from version v begins at v + 1, and the oldest revision is still served: with two writes of our own,
-        # outside of what Kubernetes reads, even the newest version is too old.
+        # A watch from version v begins at v + 1, and the oldest revision is still served. Two writes to a key outside of
+        # Kubernetes make even the newest version too old.
         unrelated = {"key": base64.b64encode(b"testbed").decode()}
         for _ in range(2):
-            wrote = send("POST", f"{self._layout.etcd_url}/v3/kv/put", body=unrelated)
-        revision = str(wrote.json()["header"]["revision"])
-        done = send("POST", f"{self._layout.etcd_url}/v3/kv/compaction", body={"revision": revision, "physical": True})
-        if not done.ok:
-            raise RequestError(f"etcd did not compact up to revision {revision}: {done.body.decode()}")
+            response = send("POST", f"{self._layout.etcd_url}/v3/kv/put", body=unrelated)
+        revision = str(response.json()["header"]["revision"])
+        result = send(
+            "POST", f"{self._layout.etcd_url}/v3/kv/compaction", body={"revision": revision, "physical": True}
+        )
+        if not result.ok:
+            raise RequestError(f"etcd did not compact up to revision {revision}: {result.body.decode()}")
         return int(revision)
 
     def _server(self, command: list[str | Path], health_url: str) -> ServerProcess:
@@ -198,15 +201,15 @@ class ControlPlane(SupervisedServers):
         token = self.credentials.token_of(user)
         return send(method, f"{self.server}{path}", body=body, token=token, trust=self.trust)
 
-    def _needed(self, method: str, path: str, body: object = None, user: str = ADMIN) -> Any:
-        reply = self._send(method, path, body, user)
-        if not reply.ok:
-            raise RequestError(f"{method} {path}: {reply.body.decode(errors='replace')} ({reply.status})")
-        return reply.json()
+    def _request_json(self, method: str, path: str, body: object = None, user: str = ADMIN) -> Any:
+        response = self._send(method, path, body, user)
+        if not response.ok:
+            raise RequestError(f"{method} {path}: {response.body.decode(errors='replace')} ({response.status})")
+        return response.json()
 
     def _send_audit_marker(self, marker: str) -> None:
-        # A review of oneself is open to every user, counts as a write and stores nothing.
-        self._needed(
+        # A SelfSubjectReview is allowed for every user, is logged as a write and stores nothing.
+        self._request_json(
             "POST",
             f"/apis/authentication.k8s.io/v1/selfsubjectreviews?fieldManager={marker}",
             {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
@@ -214,8 +217,8 @@ class ControlPlane(SupervisedServers):
         )
 
     def _wait_for_default_account(self, namespace: str) -> None:
-        """Without it the API server refuses pods; the controller manager makes it (both: 9 to 65 ms)."""
-        deadline = time.monotonic() + ACCOUNT_WITHIN_SECONDS
+        """The API server rejects pods without it; the controller manager creates it within 9 to 65 ms."""
+        deadline = time.monotonic() + SERVICE_ACCOUNT_TIMEOUT_SECONDS
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
         while not self._send("GET", path).ok:
             if time.monotonic() > deadline:

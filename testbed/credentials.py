@@ -1,4 +1,4 @@
-"""Who may speak to a control plane of the tests, and how they prove it: one authority, static tokens, kubeconfigs."""
+"""Credentials of a control plane of the tests: a certificate authority, static tokens, kubeconfigs."""
 
 import base64
 import json
@@ -16,8 +16,8 @@ ADMIN = "admin"
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 SCHEDULER = "system:kube-scheduler"
 AUDIT_MARKER = "audit-marker"
-TESTERS = tuple(f"tester-{index}" for index in range(24))  # may do everything; one name for each client of a test
-UNPRIVILEGED_USERS = tuple(f"nobody-{index}" for index in range(4))  # known, and without any right
+TESTERS = tuple(f"tester-{index}" for index in range(24))  # with all rights; one for each client of a test
+UNPRIVILEGED_USERS = tuple(f"nobody-{index}" for index in range(4))  # authenticated, without any rights
 TESTERS_GROUP = "testers"
 MASTERS_GROUP = "system:masters"
 SERVER_NAMES = ("127.0.0.1", "localhost", "kubernetes.default.svc")
@@ -30,7 +30,7 @@ class ClientCertificate:
 
 
 class Credentials:
-    """Files in one directory, all readable for their owner only."""
+    """Files in one directory, readable by their owner only."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,14 +46,14 @@ class Credentials:
         self._write_files()
 
     def token_of(self, user: str) -> str:
-        """The static token of a user. Raises LookupError for a user that the API server does not know."""
+        """The static token of a user. Raises LookupError for an unknown user."""
         if user not in self.tokens:
-            raise LookupError(f"the control plane has no user {user!r}: take one of {', '.join(self.tokens)}")
+            raise LookupError(f"the control plane has no user {user!r}: use one of {', '.join(self.tokens)}")
         return self.tokens[user]
 
-    def client_certificate(self, user: str, group: str = "") -> ClientCertificate:
-        """A certificate by which the API server knows a user of any name; the group is its organization."""
-        # The first name is of no use but must be there: Go refuses a certificate whose list of names is empty.
+    def issue_client_certificate(self, user: str, group: str = "") -> ClientCertificate:
+        """Issue a client certificate for a user of any name; the group is its organization."""
+        # Go rejects a certificate without a subject alternative name; this one is not used.
         issued = self.authority.issue_cert("client.testbed", common_name=user, organization_name=group or None)
         name = user.replace(":", "-")
         files = ClientCertificate(self._directory / f"client-{name}.pem", self._directory / f"client-{name}-key.pem")
@@ -61,8 +61,8 @@ class Credentials:
         write_private(files.key, issued.private_key_pem.bytes())
         return files
 
-    def kubeconfig(self, server: str, user: str) -> Path:
-        """A file that needs no other file, so that it can be copied elsewhere."""
+    def write_kubeconfig(self, server: str, user: str) -> Path:
+        """Write a kubeconfig that refers to no other file, so that it can be copied."""
         path = self._directory / f"kubeconfig-{user.replace(':', '-')}"
         authority = {
             "certificate-authority-data": base64.b64encode(self.authority.cert_pem.bytes()).decode(),
@@ -76,7 +76,7 @@ class Credentials:
             "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
             "current-context": "testbed",
         }
-        write_private(path, json.dumps(config, indent=2).encode())  # YAML that every reader of YAML can read
+        write_private(path, json.dumps(config, indent=2).encode())  # JSON is YAML
         return path
 
     def _write_files(self) -> None:
@@ -96,10 +96,10 @@ def all_users() -> Iterable[str]:
 
 
 def user_group(user: str) -> str:
-    """The group beside system:authenticated, if any.
+    """The group in addition to system:authenticated, if any.
 
-    The controller manager is a master since one client does the work of all its controllers here; on a real cluster
-    each has a ServiceAccount of its own. The scheduler has exactly the rights that Kubernetes gives it.
+    The controller manager is in system:masters, since all its controllers share one client here; in a real cluster each
+    has its own ServiceAccount. The scheduler has exactly the rights of its bootstrap role.
     """
     if user in (ADMIN, CONTROLLER_MANAGER):
         return MASTERS_GROUP
@@ -107,14 +107,14 @@ def user_group(user: str) -> str:
 
 
 def token_lines(tokens: Mapping[str, str]) -> Iterable[str]:
-    """The format of --token-auth-file: token, user, UID and, if there is one, the group."""
+    """The lines of --token-auth-file: token, user, UID and optionally the group."""
     for user, token in tokens.items():
         group = user_group(user)
         yield f"{token},{user},{user},{group}\n" if group else f"{token},{user},{user}\n"
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace the file's content; nobody else can read it at any moment."""
+    """Replace a file; other users can never read it."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(content)

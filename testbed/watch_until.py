@@ -1,4 +1,4 @@
-"""Watch objects until a claim of a test holds. Nothing is polled; a timeout says how the objects are instead."""
+"""Watches objects until a predicate holds. Nothing is polled; a timeout shows the present objects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,51 +11,55 @@ from paddle_operator.kube.client import EVERYTHING, Client, Scope
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Resource, T
 
-WAIT_TIMEOUT_SECONDS = 120.0  # what takes a second on an idle machine; only what never comes needs that long
+WAIT_TIMEOUT_SECONDS = 120.0  # most waits take a second on an idle machine
 
 
 class WatchedObjects(Generic[T]):
-    """The objects of one kind as a test sees them; `namespace` is meant where a name alone is given."""
+    """The watched objects of one kind; names without a namespace are in `namespace`."""
 
     def __init__(self, informer: Informer[T, T], namespace: str) -> None:
         self.store = informer.store
         self._namespace = namespace
-        self._heard = asyncio.Event()
-        self.store.listen(lambda *_: self._heard.set())
+        self._changed = asyncio.Event()
+        self.store.listen(lambda *_: self._changed.set())
 
     async def until(
-        self, name: str, claim: Callable[[T], bool] = lambda _: True, *, within_seconds: float = WAIT_TIMEOUT_SECONDS
+        self,
+        name: str,
+        predicate: Callable[[T], bool] = lambda _: True,
+        *,
+        timeout_seconds: float = WAIT_TIMEOUT_SECONDS,
     ) -> T:
-        """The object, as soon as the claim holds for it. Raises AssertionError that shows how it is instead."""
-        found: list[T] = []
+        """The object, once the predicate holds for it. Raises AssertionError with the present object on a timeout."""
+        matches: list[T] = []
 
-        def holds() -> bool:
-            one = self.store.get(Key(self._namespace, name))
-            found[:] = [one] if one is not None else []
-            return one is not None and claim(one)
+        def is_met() -> bool:
+            current = self.store.get(Key(self._namespace, name))
+            matches[:] = [current] if current is not None else []
+            return current is not None and predicate(current)
 
-        await self.wait_until(holds, within_seconds=within_seconds, instead=lambda: shown(found, name))
-        return found[0]
+        await self.wait_until(is_met, timeout_seconds=timeout_seconds, describe=lambda: describe_object(matches, name))
+        return matches[0]
 
-    async def wait_deleted(self, name: str, *, within_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
+    async def wait_deleted(self, name: str, *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> None:
         key = Key(self._namespace, name)
-        await self.wait_until(lambda: self.store.get(key) is None, within_seconds=within_seconds)
+        await self.wait_until(lambda: self.store.get(key) is None, timeout_seconds=timeout_seconds)
 
     async def wait_until(
         self,
-        claim: Callable[[], bool],
+        predicate: Callable[[], bool],
         *,
-        within_seconds: float = WAIT_TIMEOUT_SECONDS,
-        instead: Callable[[], str] = lambda: "it is not so",
+        timeout_seconds: float = WAIT_TIMEOUT_SECONDS,
+        describe: Callable[[], str] = lambda: "the predicate does not hold",
     ) -> None:
-        """Return as soon as a claim about the whole store holds; it is asked again after each batch of news."""
+        """Return once the predicate holds; it is evaluated after each batch of watch events."""
         try:
-            async with asyncio.timeout(within_seconds):
-                while not claim():
-                    self._heard.clear()
-                    await self._heard.wait()
+            async with asyncio.timeout(timeout_seconds):
+                while not predicate():
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {within_seconds:.0f} s: {instead()}") from None
+            raise AssertionError(f"not within {timeout_seconds:.0f} s: {describe()}") from None
 
 
 @asynccontextmanager
@@ -64,15 +68,15 @@ async def watch_objects(
 ) -> AsyncIterator[WatchedObjects[T]]:
     """Watch one kind for the length of a block."""
     informer: Informer[T, T] = Informer(client, kind, scope)
-    follower = WatchedObjects(informer, scope.namespace)
-    task = asyncio.create_task(informer.run(), name=f"following {kind}")
+    watched = WatchedObjects(informer, scope.namespace)
+    task = asyncio.create_task(informer.run(), name=f"watch {kind}")
     try:
         await informer.wait_synced()
-        yield follower
+        yield watched
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def shown(found: list[T], name: str) -> str:
-    return msgspec.json.format(msgspec.json.encode(found[0])).decode() if found else f"there is no {name}"
+def describe_object(matches: list[T], name: str) -> str:
+    return msgspec.json.format(msgspec.json.encode(matches[0])).decode() if matches else f"there is no {name}"

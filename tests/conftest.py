@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from paddle_operator.kube.process import raise_recursion_limit
-from testbed.assets import Binaries, binaries
+from testbed.assets import Binaries, ensure_binaries
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from testbed.toolchain import AssetsError
@@ -72,7 +72,7 @@ def programs(session: pytest.Session) -> Binaries | AssetsError:
     """Found or built once in a run; what went wrong is kept as well, to be told by every test that needs them."""
     if FOUND not in session.stash:
         try:
-            session.stash[FOUND] = binaries()
+            session.stash[FOUND] = ensure_binaries()
         except AssetsError as error:
             session.stash[FOUND] = error
     return session.stash[FOUND]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.assets import binaries
+from testbed.assets import ensure_binaries
 from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
@@ -171,7 +171,7 @@ def kept() -> tuple[str, str]:
 
 
 def main() -> None:
-    with ControlPlane.start(binaries()) as control_plane:
+    with ControlPlane.start(ensure_binaries()) as control_plane:
         schemas, descriptions = asyncio.run(asked(control_plane))
     SCHEMAS.write_bytes(gzip.compress(schemas.encode(), 9, mtime=0))
     DESCRIPTIONS.write_bytes(gzip.compress(descriptions.encode(), 9, mtime=0))

@@ -5,7 +5,7 @@
 
 import subprocess
 
-from testbed.assets import binaries
+from testbed.assets import ensure_binaries
 from tools.generated import ROOT, Texts, write_or_check
 
 HEAD = "# Generated from config/{folder} by `make manifests`: edit it there.\n"
@@ -18,7 +18,7 @@ FILES = {
 
 def kustomize(folder: str) -> str:
     """The kustomize output of a directory of config/. Raises CalledProcessError."""
-    command = [str(binaries().kubectl), "kustomize", str(ROOT / "config" / folder)]
+    command = [str(ensure_binaries().kubectl), "kustomize", str(ROOT / "config" / folder)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # our own program
     return HEAD.format(folder=folder) + done.stdout
 

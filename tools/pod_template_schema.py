@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.assets import binaries
+from testbed.assets import ensure_binaries
 from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
@@ -95,7 +95,7 @@ async def asked(control_plane: ControlPlane) -> str:
 
 
 def main() -> None:
-    with ControlPlane.start(binaries()) as control_plane:
+    with ControlPlane.start(ensure_binaries()) as control_plane:
         KEPT_AT.write_text(asyncio.run(asked(control_plane)))
 
 

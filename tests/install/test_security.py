@@ -82,7 +82,7 @@ async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, t
                     job = with_template(a_job(name, workers=2), template)
                     job["metadata"]["namespace"] = "paddle-system"
                     await client.create(FULL_JOBS, job)
-                await jobs.until("runs", lambda job: job.phase == "Running", within_seconds=60)
+                await jobs.until("runs", lambda job: job.phase == "Running", timeout_seconds=60)
                 refused = await jobs.until("refused", lambda job: "violates PodSecurity" in str(job.status))
                 header = {"Authorization": "Bearer metrics-secret"}
                 url = f"http://{LOOPBACK}:{port}/metrics"

@@ -123,7 +123,7 @@ async def test_a_kubeconfig_that_stands_alone_is_enough(control_plane: ControlPl
 
 
 async def test_client_certificate_inline_or_in_files(here: Here, control_plane: ControlPlane) -> None:
-    jane = control_plane.client_certificate("jane", TESTERS_GROUP)
+    jane = control_plane.issue_client_certificate("jane", TESTERS_GROUP)
     inline = {"client-certificate-data": data(jane.certificate), "client-key-data": data(jane.key)}
     files = {"client-certificate": str(jane.certificate), "client-key": str(jane.key)}
     for user in (inline, files):
@@ -142,7 +142,7 @@ async def test_a_plugins_token_is_believed(here: Here, version: str) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_a_plugins_certificate_is_believed(here: Here, control_plane: ControlPlane, version: str) -> None:
-    john = control_plane.client_certificate("john")
+    john = control_plane.issue_client_certificate("john")
     status = {"clientCertificateData": john.certificate.read_text(), "clientKeyData": john.key.read_text()}
     plugin = a_plugin(here.directory / "login", f"answer(**json.loads({json.dumps(status)!r}))")
     api_version = f"client.authentication.k8s.io/{version}"
@@ -233,7 +233,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def test_a_proxy_is_passed_by_every_way_of_proof(here: Here, control_plane: ControlPlane) -> None:
-    jane = control_plane.client_certificate("jane")
+    jane = control_plane.issue_client_certificate("jane")
     proxy = ConnectProxy()
     async with proxy.serving() as url:
         assert (
@@ -357,7 +357,7 @@ async def test_an_informer_goes_on_with_the_new_token(
 
 async def test_a_rotated_client_certificate_is_shown_from_then_on(here: Here, control_plane: ControlPlane) -> None:
     def install(user: str) -> None:
-        issued = control_plane.client_certificate(user)
+        issued = control_plane.issue_client_certificate(user)
         (here.directory / "tls.crt").write_bytes(issued.certificate.read_bytes())
         (here.directory / "tls.key").write_bytes(issued.key.read_bytes())
 

@@ -15,7 +15,7 @@ from paddle_operator.kube.errors import RunnableFailed
 from paddle_operator.kube.leader_election import Elector, LeaseTimings
 from paddle_operator.kube.manager import Manager
 from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
-from testbed.audit import Writes
+from testbed.audit import AuditedWrites
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.conftest import say
@@ -126,12 +126,12 @@ async def until_leading(contender: Contender) -> float:
     return asyncio.get_running_loop().time() - began_at
 
 
-def terms_of_office(writes: Writes) -> list[Writes]:
+def terms_of_office(writes: AuditedWrites) -> list[AuditedWrites]:
     """The writes in the order of their arrival, split wherever the writer changes."""
-    terms: list[Writes] = []
+    terms: list[AuditedWrites] = []
     for write in sorted(writes, key=lambda write: write.received_at):
         if not terms or terms[-1][-1].user != write.user:
-            terms.append(Writes())
+            terms.append(AuditedWrites())
         terms[-1].append(write)
     return terms
 
@@ -180,7 +180,7 @@ async def an_election(
         ordering.cancel()
         await until_done(client, namespace, made)
     writes = (await control_plane.audit.between(start, await control_plane.audit.mark())).by(one.user, two.user)
-    work = Writes(write for write in writes if write.resource == "configmaps")
+    work = AuditedWrites(write for write in writes if write.resource == "configmaps")
     offices = terms_of_office(work)
     for before, after in pairwise(offices):
         last = max(write.completed_at for write in before)

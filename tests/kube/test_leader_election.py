@@ -260,7 +260,7 @@ class Election(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((-3600.0, -5.0, 5.0, 3600.0)))
     def wall_clock_jumps(self, seconds: float) -> None:
-        self.clock.jump(seconds)
+        self.clock.step_wall_clock(seconds)
 
     @rule(name=NAMES)
     def dies_and_is_started_again(self, name: str) -> None:

@@ -12,7 +12,7 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.objects import Object, Resource
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from testbed.volcano import Volcano, is_served, until
+from testbed.volcano import Volcano, is_served, wait_until
 from testbed.watch_until import WatchedObjects, watch_objects
 from tests.stories.harness import ClusterHarness, FullObject, RecordingClient
 from tests.stories.jobs import Job, a_job, a_template, with_template
@@ -117,6 +117,6 @@ async def serve_paddlejobs(control_plane: ControlPlane) -> None:
     definition = Path(__file__).parents[2] / "deploy/v1/crd.yaml"
     await control_plane.kubectl("apply", f"--filename={definition}")
     path = "/apis/batch.paddlepaddle.org/v1/paddlejobs"
-    await asyncio.to_thread(until, lambda: is_served(control_plane, path), f"{path} is not served")
+    await asyncio.to_thread(wait_until, lambda: is_served(control_plane, path), f"{path} is not served")
     await control_plane.controller_manager.kill()
     await control_plane.controller_manager.start()

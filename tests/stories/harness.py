@@ -24,7 +24,7 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Manifest, Object, Resource, T
 from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.kube.round_trip import Call, RoundTripper
-from testbed.audit import AuditLog, Writes
+from testbed.audit import AuditedWrites, AuditLog
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.watch_until import WAIT_TIMEOUT_SECONDS, WatchedObjects, watch_objects
@@ -221,9 +221,9 @@ class ClusterHarness:
         await self.wait_pods(lambda pods: not of_job(pods, name))
 
     @asynccontextmanager
-    async def record_writes(self) -> AsyncIterator[Writes]:
+    async def record_writes(self) -> AsyncIterator[AuditedWrites]:
         """An empty list that, when the block is left, holds what anybody wrote in this namespace during it."""
-        writes = Writes()
+        writes = AuditedWrites()
         async with self.control_plane.audit.recording() as found:
             yield writes
         writes.extend(write for write in found if write.namespace == self.namespace)
@@ -267,13 +267,13 @@ class ClusterHarness:
     # Waiting
 
     async def wait_job(
-        self, name: str, claim: Callable[[FullObject], bool], *, within_seconds: float = WAIT_TIMEOUT_SECONDS
+        self, name: str, claim: Callable[[FullObject], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> FullObject:
         """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
-        return await self._jobs.until(name, claim, within_seconds=within_seconds)
+        return await self._jobs.until(name, claim, timeout_seconds=timeout_seconds)
 
-    async def wait_phase(self, name: str, phase: str, *, within_seconds: float = WAIT_TIMEOUT_SECONDS) -> FullObject:
-        return await self.wait_job(name, lambda job: job.phase == phase, within_seconds=within_seconds)
+    async def wait_phase(self, name: str, phase: str, *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> FullObject:
+        return await self.wait_job(name, lambda job: job.phase == phase, timeout_seconds=timeout_seconds)
 
     async def wait_running(self, attempt: int, name: str = "mnist") -> FullObject:
         """The job as soon as it runs and all its pods were replaced so many times."""
@@ -287,7 +287,7 @@ class ClusterHarness:
         await self._jobs.wait_deleted(name)
 
     async def wait_pods(
-        self, claim: Callable[[dict[str, FullObject]], bool], *, within_seconds: float = WAIT_TIMEOUT_SECONDS
+        self, claim: Callable[[dict[str, FullObject]], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> dict[str, FullObject]:
         """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
         found: dict[str, FullObject] = {}
@@ -297,10 +297,10 @@ class ClusterHarness:
             found.update({pod.key.name: pod for pod in self._pods.store})
             return claim(found)
 
-        def instead() -> str:
+        def describe() -> str:
             return str({name: pod.status for name, pod in found.items()})[:3000]
 
-        await self._pods.wait_until(holds, within_seconds=within_seconds, instead=instead)
+        await self._pods.wait_until(holds, timeout_seconds=timeout_seconds, describe=describe)
         return found
 
     async def wait_cleaned_up(self) -> None:
@@ -326,10 +326,10 @@ class ClusterHarness:
             found[:] = [each for each in self._events.store if _is_about(each, name)]
             return any(each.reason == reason for each in found)
 
-        def instead() -> str:
+        def describe() -> str:
             return f"{name} is not told to be {reason}, but {[(each.reason, each.note) for each in found]}"
 
-        await self._events.wait_until(holds, instead=instead)
+        await self._events.wait_until(holds, describe=describe)
         return next(each for each in found if each.reason == reason)
 
     async def wait_finished_event(self, name: str, phase: str) -> FullObject:
@@ -364,9 +364,9 @@ def of_job(pods: Mapping[str, FullObject], job: str) -> dict[str, FullObject]:
     return {name: pod for name, pod in pods.items() if is_of(name, job)}
 
 
-def about(writes: Writes, job: str) -> Writes:
+def about(writes: AuditedWrites, job: str) -> AuditedWrites:
     """Those that name the job or a child of it."""
-    return Writes(write for write in writes if is_of(write.name, job))
+    return AuditedWrites(write for write in writes if is_of(write.name, job))
 
 
 def conditions(job: FullObject) -> list[tuple[str, str, str]]:

@@ -28,7 +28,7 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
         await harness.wait_pods(lambda pods: not pods)
         await asyncio.sleep(0.5)  # what comes late is counted, too
     ours = writes.by(OPERATOR)
-    counts = {f"{verb} {target}": count for (_, verb, target), count in ours.counted().items()}
+    counts = {f"{verb} {target}": count for (_, verb, target), count in ours.counts().items()}
     say(pytestconfig, f"budget, {intranet}, {PODS} pods: {len(ours)} writes: {counts}")
     assert counts["create pods"] == PODS
     assert counts.get("patch pods", 0) <= PODS

@@ -19,7 +19,7 @@ from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Pod, Resource
 from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.kube.round_trip import Call, RoundTripper
-from testbed.audit import Writes
+from testbed.audit import AuditedWrites
 from testbed.clock import AcceleratedClock, OffsetClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
@@ -413,7 +413,7 @@ PASSING = frozenset({"CreatingPods", "WaitingForAddresses", "StartingContainers"
 """States that an operator which comes back later may never see."""
 
 
-def creations(made: Writes, life: Life) -> Counter[tuple[str, str]]:
+def creations(made: AuditedWrites, life: Life) -> Counter[tuple[str, str]]:
     """How often each object was made."""
     return Counter(
         (write.resource, write.name)
@@ -425,7 +425,7 @@ def creations(made: Writes, life: Life) -> Counter[tuple[str, str]]:
     )
 
 
-def assert_on_time(made: Writes, life: Life, plot: Plot) -> None:
+def assert_on_time(made: AuditedWrites, life: Life, plot: Plot) -> None:
     """As many of the deeds as belong to the time before are done by then, and the next one follows soon, not sooner."""
     if not plot.timed:
         return

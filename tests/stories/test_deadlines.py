@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from testbed.audit import Write, Writes
+from testbed.audit import AuditedWrite, AuditedWrites
 from testbed.clock import OffsetClock
 from testbed.hollow_script import never_starts
 from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, about, instant, of_job
@@ -128,11 +128,11 @@ def since_when(job: FullObject, condition: str) -> datetime:
     return instant(job.condition(condition)["lastTransitionTime"])
 
 
-def last_of(writes: Writes, job: FullObject, verb: str, target: str) -> Write:
+def last_of(writes: AuditedWrites, job: FullObject, verb: str, target: str) -> AuditedWrite:
     return [write for write in about(writes, job.key.name).by(OPERATOR).to(target) if write.verb == verb][-1]
 
 
-def nothing_else_happened(writes: Writes, job: FullObject, deed: Write) -> None:
+def nothing_else_happened(writes: AuditedWrites, job: FullObject, deed: AuditedWrite) -> None:
     """In the second before the deed nobody wrote anything of the job that the operator could have heard of."""
     before = [each for each in about(writes, job.key.name) if each.received_at < deed.received_at]
     assert [

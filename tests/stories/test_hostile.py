@@ -205,9 +205,9 @@ async def runs_to_its_end(client: Client, jobs: WatchedObjects[FullObject], node
         found = jobs.store.get(key)
         return found.phase if found else "not there"
 
-    await jobs.wait_until(lambda: phase() == "Running", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
+    await jobs.wait_until(lambda: phase() == "Running", timeout_seconds=TOLD_WITHIN_SECONDS, describe=phase)
     await nodes.exit("healthy-worker-*", 0, namespace=namespace)
-    await jobs.wait_until(lambda: phase() == "Completed", within_seconds=TOLD_WITHIN_SECONDS, instead=phase)
+    await jobs.wait_until(lambda: phase() == "Completed", timeout_seconds=TOLD_WITHIN_SECONDS, describe=phase)
 
 
 async def until_all_are_told(
@@ -222,7 +222,7 @@ async def until_all_are_told(
 
     for news in (jobs, events):
         await news.wait_until(
-            lambda: not untold(), within_seconds=TOLD_WITHIN_SECONDS, instead=lambda: "\n".join(untold())
+            lambda: not untold(), timeout_seconds=TOLD_WITHIN_SECONDS, describe=lambda: "\n".join(untold())
         )
     assert len(of(jobs, namespace)) == count
 

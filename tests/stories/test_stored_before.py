@@ -18,7 +18,7 @@ from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
-from testbed.volcano import is_served, until
+from testbed.volcano import is_served, wait_until
 from tests.stories.go_operator import FINALIZER
 from tests.stories.harness import FULL_JOBS, ClusterHarness
 from tests.stories.jobs import Job, a_job
@@ -98,7 +98,7 @@ async def stage_of_before(lenient_control_plane: ControlPlane) -> AsyncIterator[
     async with Client(control_plane.connection()) as client:
         await client.create(CRDS, WITHOUT_RULES)
         served = partial(is_served, control_plane, "/apis/batch.paddlepaddle.org/v1/paddlejobs")
-        await asyncio.to_thread(until, served, "PaddleJobs are not served")
+        await asyncio.to_thread(wait_until, served, "PaddleJobs are not served")
         for job, _ in BROKEN.values():
             metadata = job["metadata"] | {"namespace": namespace, "finalizers": [FINALIZER]}
             await client.create(FULL_JOBS, job | {"metadata": metadata})

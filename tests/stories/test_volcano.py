@@ -90,7 +90,7 @@ async def test_more_gangs_than_fit_all_complete(harness: GangHarness, count: int
     names = [f"many-{number}" for number in range(count)]
     await harness.submit(*(a_gang(name, cpu="1") for name in names))
     for name in names:
-        await harness.wait_phase(name, "Completed", within_seconds=240)
+        await harness.wait_phase(name, "Completed", timeout_seconds=240)
     assert max(jobs.total() for jobs in harness.history) <= 8
     for name in names:
         await harness.wait_group_deleted(name)
@@ -124,7 +124,7 @@ async def test_gang_scaled_beyond_the_cluster_recovers(harness: GangHarness) -> 
 async def test_a_preempted_gang_comes_back_when_the_other_is_done(harness: GangHarness) -> None:
     """And nothing of it is charged: with backoffLimit 0 a failure of its own would have ended it."""
     await harness.create_priority("urgent", 1000)
-    async with harness.volcano.configured(PREEMPTING_CONFIGURATION):
+    async with harness.volcano.use_configuration(PREEMPTING_CONFIGURATION):
         await harness.submit(a_gang("low", workers=4, backoffLimit=0))
         await harness.wait_phase("low", "Running")
         await harness.submit(a_gang("high", workers=3, schedulingPolicy={"priorityClass": "urgent"}))

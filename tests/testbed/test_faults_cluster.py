@@ -32,8 +32,8 @@ async def test_the_real_server_takes_the_clients_token_for_its_user(
 ) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    async with tester.post(path, json=body) as reply:
-        assert (await reply.json())["status"]["userInfo"]["username"] == "tester-0"
+    async with tester.post(path, json=body) as response:
+        assert (await response.json())["status"]["userInfo"]["username"] == "tester-0"
     async with a_client(proxy, "unknown") as stranger:
         assert await code_of(stranger, "POST", path, body) == 401
 
@@ -63,10 +63,10 @@ async def test_a_real_watch_stalls_after_the_event_that_was_named(
     proxy: FaultProxy, tester: aiohttp.ClientSession, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with tester.get(f"{path}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt") as reply:
+    async with tester.get(f"{path}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt") as response:
         rule = proxy.when(verb="watch", resource="configmaps").stall(after_events=1)
         assert rule.fire_count == 1
         assert [await code_of(tester, "POST", path, config_map(name)) for name in "ab"] == [201, 201]
-        event = msgspec.json.decode(await line_of(reply))
+        event = msgspec.json.decode(await line_of(response))
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "a")
-        await assert_silent(reply)
+        await assert_silent(response)

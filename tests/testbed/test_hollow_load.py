@@ -73,13 +73,13 @@ async def test_ten_thousand_pods_run_and_are_deleted(control_plane: ControlPlane
                         for index in range(COUNT)
                     )
                 )
-            await pods.wait_until(lambda: len(by_phase["Running"]) == COUNT, within_seconds=WAIT_TIMEOUT_SECONDS)
+            await pods.wait_until(lambda: len(by_phase["Running"]) == COUNT, timeout_seconds=WAIT_TIMEOUT_SECONDS)
         assert len({pod.status.pod_ip for pod in pods.store}) == COUNT
         on_server = {pod.key: pod for pod in await client.list_all(PODS, Scope(namespace))}
         await pods.wait_until(
-            lambda: {pod.key: pod for pod in pods.store} == on_server, within_seconds=WAIT_TIMEOUT_SECONDS
+            lambda: {pod.key: pod for pod in pods.store} == on_server, timeout_seconds=WAIT_TIMEOUT_SECONDS
         )
         with timed("deleted and gone"):
             await asyncio.gather(*(client.delete(PODS, Key(namespace, f"worker-{index}")) for index in range(COUNT)))
-            await pods.wait_until(lambda: not len(pods.store), within_seconds=WAIT_TIMEOUT_SECONDS)
+            await pods.wait_until(lambda: not len(pods.store), timeout_seconds=WAIT_TIMEOUT_SECONDS)
         assert not await client.list_all(PODS, Scope(namespace))

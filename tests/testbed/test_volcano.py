@@ -233,7 +233,7 @@ async def test_a_larger_number_is_taken_for_a_running_gang(gangs: Gangs) -> None
 
 
 async def test_where_nobody_queues_every_group_is_let_in_at_once(gangs: Gangs, volcano: Volcano) -> None:
-    async with volcano.configured(PREEMPTING_CONFIGURATION):
+    async with volcano.use_configuration(PREEMPTING_CONFIGURATION):
         await gangs.make_group("large", minMember=5, minResources={"cpu": "10"})
         await gangs.phase("large", "Inqueue")
 
@@ -241,7 +241,7 @@ async def test_where_nobody_queues_every_group_is_let_in_at_once(gangs: Gangs, v
 async def test_a_gang_of_a_higher_priority_takes_what_it_needs(gangs: Gangs, volcano: Volcano) -> None:
     """Only the pods that are in its way: what is left of the other is up to whoever made that."""
     await gangs.make_priority("urgent", 1000)
-    async with volcano.configured(PREEMPTING_CONFIGURATION):
+    async with volcano.use_configuration(PREEMPTING_CONFIGURATION):
         await gangs.make_group("low", minMember=4)
         await gangs.make_pods("low", *range(4))
         await gangs.run(*names("low", 4))
@@ -300,8 +300,8 @@ def test_a_module_of_another_hash_is_not_built(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text('#!/bin/sh\necho \'{"Dir": "/nowhere", "Sum": "h1:other="}\'\n')
     go.chmod(0o755)
-    with pytest.raises(AssetsError, match=r"its hash is h1:other= instead of h1:\+GzQinGg"):
-        volcano_assets.MODULE.downloaded(go, tmp_path)
+    with pytest.raises(AssetsError, match=r"has the hash h1:other= instead of h1:\+GzQinGg"):
+        volcano_assets.MODULE.download(go, tmp_path)
 
 
 def test_a_module_that_cannot_be_had_is_told_in_gos_words(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_module_that_cannot_be_had_is_told_in_gos_words(tmp_path: Path) -> Non
     go.write_text('#!/bin/sh\necho \'{"Error": "no such host"}\'\nexit 1\n')
     go.chmod(0o755)
     with pytest.raises(AssetsError, match=r"cannot download volcano.sh/volcano v1.10.0: no such host\. To have it"):
-        volcano_assets.MODULE.downloaded(go, tmp_path)
+        volcano_assets.MODULE.download(go, tmp_path)
 
 
 def test_it_is_built_once_under_a_name_of_its_own(tmp_path: Path) -> None:
@@ -323,4 +323,4 @@ def test_it_is_built_once_under_a_name_of_its_own(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     built = ensure_volcano(environment, two_files)
     assert ensure_volcano(environment, never) == built
-    assert built.folder.name == f"volcano-{volcano_assets.key()}"
+    assert built.folder.name == f"volcano-{volcano_assets.build_key()}"

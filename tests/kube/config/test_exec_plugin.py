@@ -126,7 +126,7 @@ async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build,
     assert await plugin.credentials() == Credentials(Secret("token 1"))
     await clock.advance(1)
     assert await plugin.credentials() == Credentials(Secret("token 2"))
-    clock.jump(3600)  # somebody corrects the wall clock, the one that an expiry is written in
+    clock.step_wall_clock(3600)  # somebody corrects the wall clock, the one that an expiry is written in
     await clock.advance(1)
     assert await plugin.credentials() == Credentials(Secret("token 3"))
     assert runs_of(program) == 3

@@ -129,10 +129,10 @@ class NodeHarness:
         return await self.wait_until(name, lambda pod: pod.phase == "Running")
 
     async def wait_until(self, name: str, condition: Callable[[RawObject], bool]) -> RawObject:
-        return await self.pods.until(name, condition, within_seconds=TIMEOUT_SECONDS)
+        return await self.pods.until(name, condition, timeout_seconds=TIMEOUT_SECONDS)
 
     async def wait_deleted(self, name: str) -> None:
-        await self.pods.wait_deleted(name, within_seconds=TIMEOUT_SECONDS)
+        await self.pods.wait_deleted(name, timeout_seconds=TIMEOUT_SECONDS)
 
     async def wait_removed(self, pod: RawObject, part: str = "") -> None:
         """Return when nothing of the pod is left on disk, which happens after the status write."""

@@ -1,4 +1,4 @@
-"""A clock that leaps: what falls due in a leap happens at once, and nothing else does; and one that takes its time."""
+"""Does an OffsetClock fire exactly the timers that an advance makes due, and does a SlowClock slow all of its time?"""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,7 +8,7 @@ from testbed.clock import OffsetClock, SlowClock, run_ready_tasks
 HOUR = timedelta(hours=1)
 
 
-async def test_a_leap_rings_what_falls_due_in_it_and_leaves_the_rest() -> None:
+async def test_advance_fires_due_timers_only() -> None:
     clock, hour, other = OffsetClock(), asyncio.Event(), asyncio.Event()
     clock.call_later(3600, hour.set)
     clock.call_later(7200, other.set)
@@ -17,14 +17,14 @@ async def test_a_leap_rings_what_falls_due_in_it_and_leaves_the_rest() -> None:
     clock.advance(timedelta(minutes=10))
     await run_ready_tasks()
     assert not hour.is_set()
-    assert not sleeper.done()
+    assert not sleeper.result()
     clock.advance(timedelta(minutes=50))
     await sleeper
     await hour.wait()
     assert not other.is_set()
 
 
-async def test_leaps_move_both_clocks_forward_only() -> None:
+async def test_advance_moves_both_clocks_forward_only() -> None:
     clock = OffsetClock(HOUR)
     since, real = clock.monotonic(), datetime.now(UTC)
     assert HOUR <= clock.now() - real < 2 * HOUR
@@ -37,14 +37,14 @@ async def test_leaps_move_both_clocks_forward_only() -> None:
     assert then <= clock.now() < then + HOUR
 
 
-async def test_leap_returns_the_real_time_of_its_instant() -> None:
+async def test_advance_to_returns_the_real_time_of_the_instant() -> None:
     clock, before = OffsetClock(), datetime.now(UTC)
     then = clock.now() + HOUR
     assert before <= clock.advance_to(then) <= datetime.now(UTC)
     assert clock.advance_to(then - HOUR) <= before - HOUR + timedelta(minutes=1)
 
 
-async def test_slow_clock_passes_a_part_of_each_second() -> None:
+async def test_slow_clock_scales_both_clocks() -> None:
     clock, real = SlowClock(1000), datetime.now(UTC)
     wall, since = clock.now(), clock.monotonic()
     await clock.sleep(0.0001)
