@@ -14,12 +14,12 @@ import msgspec
 from bench.cluster import BenchCluster, ProgramError
 from bench.failover import failover
 from bench.figures import FIGURES, NAMESPACES, QUICK, Samples, Size
-from bench.lifecycle import GANG, KEPT, kept, restart
+from bench.lifecycle import FINISHED_JOBS, GANG, finished_jobs, restart
 from bench.loads import LARGE, LOADS, NAMESPACE, ROUNDS, behind, load
 from bench.local import local
 from bench.ranges import ranges
 from bench.soak import WAVE, soak
-from bench.table import Row, rows, table, verdict
+from bench.table import Row, format_table, format_verdict, rows
 from testbed.assets import ensure_binaries, kubernetes_version
 from testbed.control_plane import ControlPlane
 from testbed.progress import Progress
@@ -28,31 +28,33 @@ from testbed.toolchain import AssetsError
 
 MAX_SECONDS = 60 * 60.0  # an idle machine with two cores needs half of it
 BEHIND = "behind"
-OF_LOADS = (*(f"load-{name}" for name in LOADS), BEHIND)
-RESTART, KEPT_NAME, LIVES_ROUNDS = "restart", "kept", 3
+LOAD_NAMES = (*(f"load-{name}" for name in LOADS), BEHIND)
+RESTART, FINISHED, LIFECYCLE_ROUNDS = "restart", "finished", 3
 FAILOVER, FAILOVER_ROUNDS = "failover", 20
 SOAK = "soak"
 LOCAL, LOCAL_ROUNDS = "local", 5
-NAMES = (*FIGURES, LOCAL, *OF_LOADS, RESTART, KEPT_NAME, FAILOVER, SOAK)
+NAMES = (*FIGURES, LOCAL, *LOAD_NAMES, RESTART, FINISHED, FAILOVER, SOAK)
 
 
 def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    all_names = f"{', '.join(NAMES)}; load stands for {OF_LOADS[0]} and all that follow it"
-    parser.add_argument("figures", nargs="*", metavar="figure", help=f"of {all_names}; all, if none is named")
+    all_names = f"{', '.join(NAMES)}; load stands for {LOAD_NAMES[0]} and all after it"
+    parser.add_argument("figures", nargs="*", metavar="figure", help=f"of {all_names}; default: all")
     parser.add_argument("--rounds", type=int, help="rounds per figure, instead of its default")
     parser.add_argument(
-        "--quick", action="store_true", help="few pods and one round, to check that it runs; no budget is judged"
+        "--quick",
+        action="store_true",
+        help="few pods and one round, to check that everything runs; no budget is judged",
     )
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each figure instead of the table")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 where a budget was missed")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure instead of the table")
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 if a budget was missed")
     parsed = parser.parse_args(arguments)
     if "load" in parsed.figures:
-        parsed.figures = [*(name for name in parsed.figures if name != "load"), *OF_LOADS]
+        parsed.figures = [*(name for name in parsed.figures if name != "load"), *LOAD_NAMES]
     if unknown := set(parsed.figures) - set(NAMES):
-        parser.error(f"no figure is named {', '.join(sorted(unknown))}: there are {', '.join(NAMES)}")
+        parser.error(f"unknown figure {', '.join(sorted(unknown))}: use {', '.join(NAMES)}")
     if parsed.rounds is not None and parsed.rounds < 1:
-        parser.error("--rounds is at least 1")
+        parser.error("--rounds must be at least 1")
     return parsed
 
 
@@ -76,7 +78,7 @@ class BenchRun:
                 await self._measure_on_quiet_cluster()
             if LOCAL in self._figures:
                 self._record(LOCAL, await local(self.progress, self._rounds_of(LOCAL_ROUNDS)))
-            await self._loads()
+            await self._measure_loads()
 
     async def _measure_on_quiet_cluster(self) -> None:
         async with start_control_plane() as control_plane:
@@ -86,7 +88,7 @@ class BenchRun:
                     size = QUICK if self._quick else Size()
                     self._record(name, await figure(cluster, size, self._rounds_of(usual_rounds)))
 
-    async def _loads(self) -> None:
+    async def _measure_loads(self) -> None:
         for name, shape in LOADS.items():
             if f"load-{name}" in self._figures:
                 jobs = shape.quick if self._quick else shape
@@ -97,10 +99,10 @@ class BenchRun:
 
         if RESTART in self._figures:
             jobs = GANG.quick if self._quick else GANG
-            self._record(RESTART, await restart(self._new_cluster, jobs, self._rounds_of(LIVES_ROUNDS)))
-        if KEPT_NAME in self._figures:
-            number = 100 if self._quick else KEPT
-            self._record(KEPT_NAME, await kept(self._new_cluster, number, self._rounds_of(LIVES_ROUNDS)))
+            self._record(RESTART, await restart(self._new_cluster, jobs, self._rounds_of(LIFECYCLE_ROUNDS)))
+        if FINISHED in self._figures:
+            number = 100 if self._quick else FINISHED_JOBS
+            self._record(FINISHED, await finished_jobs(self._new_cluster, number, self._rounds_of(LIFECYCLE_ROUNDS)))
 
         if FAILOVER in self._figures:
             self._record(FAILOVER, await failover(self._new_cluster, self._rounds_of(FAILOVER_ROUNDS)))
@@ -130,7 +132,7 @@ async def start_control_plane() -> AsyncIterator[ControlPlane]:
         await asyncio.to_thread(control_plane.close)
 
 
-def machine() -> str:
+def describe_machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"Kubernetes {kubernetes_version()}, Python {platform.python_version()}, "
@@ -138,19 +140,19 @@ def machine() -> str:
     )
 
 
-def show(seen: Sequence[Row], *, as_json: bool, judged: bool) -> None:
+def print_report(table: Sequence[Row], *, as_json: bool, judged: bool) -> None:
     if as_json:
-        for row in seen:
-            print(msgspec.json.encode(row.facts).decode())
+        for row in table:
+            print(msgspec.json.encode(row.json_fields).decode())
         return
-    print(f"{machine()}\n\n{table(seen)}\n")
-    print(verdict(seen) if judged else "few pods and one round: these figures say only that everything runs")
+    print(f"{describe_machine()}\n\n{format_table(table)}\n")
+    print(format_verdict(table) if judged else "few pods and one round: the figures only show that everything runs")
 
 
 def main() -> None:
     arguments = options()
     bench_run = BenchRun(arguments)
-    bench_run.progress.print_line(f"before: {machine()}")
+    bench_run.progress.print_line(f"before: {describe_machine()}")
     failure = ""
     try:
         asyncio.run(bench_run.run())
@@ -159,14 +161,14 @@ def main() -> None:
     except (KeyboardInterrupt, asyncio.CancelledError):
         failure = "interrupted before everything was measured"
     except TimeoutError:
-        failure = f"not everything was measured in {MAX_SECONDS / 60:.0f} minutes: is the machine busy?"
+        failure = f"not finished within {MAX_SECONDS / 60:.0f} minutes; check that the machine is idle"
     known = ranges()
     if arguments.quick:
-        known = {name: each.unlimited for name, each in known.items()}
-    seen = rows(known, bench_run.samples)
-    if seen:  # figures measured before a failure are still valid
-        show(seen, as_json=arguments.json, judged=not arguments.quick)
-    sys.exit(failure or (arguments.strict and any(row.missed for row in seen)))
+        known = {name: each.without_limit for name, each in known.items()}
+    table = rows(known, bench_run.samples)
+    if table:  # figures measured before a failure are still valid
+        print_report(table, as_json=arguments.json, judged=not arguments.quick)
+    sys.exit(failure or (arguments.strict and any(row.is_missed for row in table)))
 
 
 if __name__ == "__main__":

@@ -205,7 +205,9 @@ class BenchCluster:
         token = control_plane.credentials.token_of("tester-1")
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         for _ in range(DELETE_TRIES):
-            reply = await asyncio.to_thread(send, "DELETE", url, body=options, token=token, trust=control_plane.trust)
-            if reply.ok:
+            response = await asyncio.to_thread(
+                send, "DELETE", url, body=options, token=token, trust=control_plane.trust
+            )
+            if response.ok:
                 return
-        raise RequestError(f"DELETE {url}: {reply.body.decode(errors='replace')} ({reply.status})")
+        raise RequestError(f"DELETE {url}: {response.body.decode(errors='replace')} ({response.status})")

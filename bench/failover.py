@@ -1,7 +1,7 @@
-"""Two replicas, of which one leads: how long until the other does, when the first is killed, drained or cut off?
+"""How long until the second replica leads, when the leader is killed, drained or cut off from the API server?
 
-The figures are those of the lease's own terms (15 s) and hardly of the machine. A replica that is frozen, which is how
-being cut off looks to the others, must not write any more when it is thawed: it ends by itself.
+The figures depend on the lease duration (15 s) and hardly on the machine. SIGSTOP simulates a leader that is cut off.
+When it continues it must not write any more: it exits by itself.
 """
 
 import asyncio
@@ -22,38 +22,38 @@ from paddle_operator.kube.objects import LEASES, Key
 from paddle_operator.manager import LEASE
 from testbed.ports import find_free_ports
 
-WAYS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut_off": signal.SIGSTOP}
+LEADER_SIGNALS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut_off": signal.SIGSTOP}
 POLL_SECONDS = 0.02
-MAX_SECONDS = 60.0
-LAST_WORD_SECONDS = 20.0
+TAKEOVER_TIMEOUT_SECONDS = 60.0
+EXIT_TIMEOUT_SECONDS = 20.0
 
 
 async def failover(new_cluster: ClusterFactory, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     async with new_cluster() as cluster:
         for turn in range(rounds):
-            for way, word in WAYS.items():
-                seconds = await one(cluster, word)
-                report_round(cluster, f"the leader is {way}, round {turn + 1} of {rounds}", {"seconds": seconds})
-                samples[f"failover_{way}"].append(seconds)
+            for disruption, signal_number in LEADER_SIGNALS.items():
+                seconds = await time_takeover(cluster, signal_number)
+                report_round(cluster, f"leader {disruption}, round {turn + 1} of {rounds}", {"seconds": seconds})
+                samples[f"failover_{disruption}"].append(seconds)
     return samples
 
 
-async def one(cluster: BenchCluster, word: signal.Signals) -> float:
+async def time_takeover(cluster: BenchCluster, signal_number: signal.Signals) -> float:
     async with AsyncExitStack() as stack:
         common = cluster.common_options(NAMESPACE)
         client = await stack.enter_async_context(Client(load(Path(common["kubeconfig"]))))
         lease = Key(common["namespace"], LEASE)
         first = await start_replica(cluster, stack)
-        leader = await changed_from("", client, lease)
+        leader = await wait_new_holder("", client, lease)
         await start_replica(cluster, stack)
         began_at = time.monotonic()
-        os.kill(first.pid, word)
-        await changed_from(leader, client, lease)
+        os.kill(first.pid, signal_number)
+        await wait_new_holder(leader, client, lease)
         seconds = time.monotonic() - began_at
-        if word is signal.SIGSTOP:
+        if signal_number is signal.SIGSTOP:
             os.kill(first.pid, signal.SIGCONT)
-            await asyncio.wait_for(first.wait(), LAST_WORD_SECONDS)  # it has lost the lease and must not go on
+            await asyncio.wait_for(first.wait(), EXIT_TIMEOUT_SECONDS)  # it has lost the lease and must exit
     return seconds
 
 
@@ -65,17 +65,17 @@ async def start_replica(cluster: BenchCluster, stack: AsyncExitStack) -> Program
     return manager
 
 
-async def changed_from(holder: str, client: Client, lease: Key) -> str:
-    """Who holds it, once it is somebody else."""
-    async with asyncio.timeout(MAX_SECONDS):
+async def wait_new_holder(holder: str, client: Client, lease: Key) -> str:
+    """Wait until the lease has another holder, and return it."""
+    async with asyncio.timeout(TAKEOVER_TIMEOUT_SECONDS):
         while True:
-            found = await held_by(client, lease)
-            if found and found != holder:
-                return found
+            new_holder = await lease_holder(client, lease)
+            if new_holder and new_holder != holder:
+                return new_holder
             await asyncio.sleep(POLL_SECONDS)
 
 
-async def held_by(client: Client, lease: Key) -> str:
+async def lease_holder(client: Client, lease: Key) -> str:
     try:
         return (await client.get(LEASES, lease)).spec.holder_identity or ""
     except NotFound:

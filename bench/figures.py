@@ -21,7 +21,7 @@ from bench.programs.fill import Fill
 from bench.programs.patch import Patch
 from bench.programs.sync import Sync
 from bench.programs.watch import Watch
-from bench.table import number
+from bench.table import format_number
 from testbed.ports import LOOPBACK, find_free_ports
 from testbed.request import send
 
@@ -201,7 +201,7 @@ def side_order(number: int) -> tuple[Side, Side]:
 
 
 def report_round(cluster: BenchCluster, what: str, figures: Figures) -> None:
-    cluster.progress.print_line(f"{what}: {', '.join(f'{name} {number(value)}' for name, value in figures.items())}")
+    cluster.progress.print_line(f"{what}: {', '.join(f'{name} {format_number(value)}' for name, value in figures.items())}")
 
 
 FIGURES: dict[str, tuple[Figure, int]] = {

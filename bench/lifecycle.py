@@ -23,14 +23,14 @@ from bench.loads import (
     run_load,
 )
 from bench.programs.finish import Finish
-from bench.programs.nodes import FAILURE
+from bench.programs.nodes import FAILURE_EXIT_CODE
 from bench.programs.submit import SMALL, Submit
 
 GANG = Shape(jobs=1, workers=1_000)
-IGNORED = {"operator": "In", "values": [FAILURE]}
+IGNORED = {"operator": "In", "values": [FAILURE_EXIT_CODE]}
 POLICIES = {"backoffLimit": 0, "podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": IGNORED}]}}
-RUNS_SECONDS = 30.0  # long enough for all to run before the first ends, also after the restart
-KEPT = 10_000
+RUNS_SECONDS = 30.0  # all pods run before the first exits, also after the restart
+FINISHED_JOBS = 10_000
 NEW = 200
 
 
@@ -54,17 +54,17 @@ async def restart(new_cluster: ClusterFactory, gang: Shape, rounds: int, runs_se
 
 def restart_figures(result: LoadResult, gang: Shape, failed: str) -> Figures:
     created = sorted(pod_creates(result.writes), key=lambda write: write.completed_at)
-    assert len(created) == 2 * gang.pods, f"{len(created)} pods were made instead of {2 * gang.pods}"
-    again = created[gang.pods :]
+    assert len(created) == 2 * gang.pods, f"{len(created)} pods were created instead of {2 * gang.pods}"
+    recreated = created[gang.pods :]
     deletes = [write for write in result.writes.to("pods") if "delete" in write.verb]
     first = min(write.received_at for write in deletes)
     exits = [write.completed_at for write in result.kubelet if write.name == failed and write.completed_at < first]
-    seconds = (again[-1].completed_at - max(exits)).total_seconds()
-    requests = len([write for write in deletes if write.received_at < again[-1].completed_at])
+    seconds = (recreated[-1].completed_at - max(exits)).total_seconds()
+    requests = len([write for write in deletes if write.received_at < recreated[-1].completed_at])
     return {"rate": gang.pods / seconds, "seconds": seconds, "delete_requests": float(requests)}
 
 
-async def kept(new_cluster: ClusterFactory, jobs: int, rounds: int) -> Samples:
+async def finished_jobs(new_cluster: ClusterFactory, jobs: int, rounds: int) -> Samples:
     """How long a new job waits and how large the operator is with so many finished jobs in the cache."""
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
@@ -77,7 +77,7 @@ async def kept(new_cluster: ClusterFactory, jobs: int, rounds: int) -> Samples:
                 common = cluster.common_options(NAMESPACE, SUBMITTER)
                 result = await run_load(cluster, Submit(**common, shape=SMALL, every_seconds=SMALL_EVERY_SECONDS))
                 figures = {"first_pod": 1000 * median(first_pod_seconds(result)), "peak": result.peak}
-                report_round(cluster, f"{number} finished jobs kept, round {turn + 1} of {rounds}", figures)
+                report_round(cluster, f"{number} finished jobs, round {turn + 1} of {rounds}", figures)
             for figure, value in figures.items():
-                samples[f"kept_{'many' if number else 'none'}_{figure}"].append(value)
+                samples[f"finished_{'many' if number else 'none'}_{figure}"].append(value)
     return samples

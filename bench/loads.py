@@ -48,14 +48,14 @@ LARGE = Shape(jobs=1, workers=5_000)
 ROUNDS = 3
 SUBMITTED = "bare, jobs submitted meanwhile"
 SMALL_JOB_PODS = 10  # per job: below this, submitting jobs is a large part of the API server's work
-OF_SMALL_JOBS = frozenset(name for name, shape in LOADS.items() if shape.pods_per_job < SMALL_JOB_PODS)
+SMALL_JOB_LOADS = frozenset(name for name, shape in LOADS.items() if shape.pods_per_job < SMALL_JOB_PODS)
 
 
 async def load(new_cluster: ClusterFactory, name: str, shape: Shape, rounds: int) -> Samples:
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         figures: dict[str, Figures] = {}
-        sides = [*side_order(turn), *([SUBMITTED] if name in OF_SMALL_JOBS else [])]
+        sides = [*side_order(turn), *([SUBMITTED] if name in SMALL_JOB_LOADS else [])]
         for by in sides:
             async with new_cluster() as cluster, hollow_nodes(cluster, shape.pods):
                 figures[by] = await (

@@ -1,7 +1,7 @@
-"""What does local mode add to starting the same processes by a shell script? And how fast is its API server?
+"""How much slower is local mode than a shell script that starts the same processes, and how fast is its API server?
 
-The job is four processes that each sleep for a second, so that all else is overhead: the command's own start, API
-server, operator, node, sandboxes, and their end. No Paddle is involved: it would only add noise.
+The job is four processes that sleep for a second; the rest of its time is overhead: the start of command, API server,
+operator, node and sandboxes, and their exit. Paddle is not used, since it would only add noise.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from typing import Any
 import yaml
 
 from bench.program import IN_FLIGHT, resident_megabytes
-from bench.table import number
+from bench.table import format_number
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.objects import CONFIG_MAPS
 from testbed.progress import Progress
 
-PROGRAM = "import time; time.sleep(1)"
-COMMAND = [sys.executable, "-c", PROGRAM]
+SLEEP_PROGRAM = "import time; time.sleep(1)"
+COMMAND = [sys.executable, "-c", SLEEP_PROGRAM]
 PROCESSES = 4
 OBJECTS = 4_000
 START_SECONDS = 60.0
@@ -52,12 +52,19 @@ async def local(progress: Progress, rounds: int) -> Samples:
         path = Path(folder) / "job.yaml"
         path.write_text(yaml.safe_dump(job()))
         for turn in range(rounds):
-            script, ours = await time_awaitable(run_script()), await time_awaitable(run_paddlejob(folder, path))
-            figures = {"script": script, "paddlejob": ours, "overhead": ours - script}
+            script_seconds, paddlejob_seconds = (
+                await time_awaitable(run_script()),
+                await time_awaitable(run_paddlejob(folder, path)),
+            )
+            figures = {
+                "script": script_seconds,
+                "paddlejob": paddlejob_seconds,
+                "overhead": paddlejob_seconds - script_seconds,
+            }
             figures |= await measure_cluster(folder)
             for name, value in figures.items():
                 samples[f"local_{name}"].append(value)
-            text = ", ".join(f"{name} {number(value)}" for name, value in figures.items())
+            text = ", ".join(f"{name} {format_number(value)}" for name, value in figures.items())
             progress.print_line(f"local, round {turn + 1} of {rounds}: {text}")
     return samples
 
@@ -69,15 +76,15 @@ async def time_awaitable(awaitable: Any) -> float:
 
 
 async def run_script() -> None:
-    line = " & ".join([f"'{sys.executable}' -c '{PROGRAM}'"] * PROCESSES)
+    line = " & ".join([f"'{sys.executable}' -c '{SLEEP_PROGRAM}'"] * PROCESSES)
     await wait_success(await asyncio.create_subprocess_exec("sh", "-c", f"{line} & wait"))
 
 
 async def run_paddlejob(folder: str, path: Path) -> None:
-    await wait_success(await paddlejob(folder, "run", str(path), "--python", sys.executable))
+    await wait_success(await start_paddlejob(folder, "run", str(path), "--python", sys.executable))
 
 
-async def paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
+async def start_paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
     environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     return await asyncio.create_subprocess_exec(
         *PADDLEJOB,
@@ -89,26 +96,26 @@ async def paddlejob(folder: str, *arguments: str) -> asyncio.subprocess.Process:
 
 async def wait_success(process: asyncio.subprocess.Process) -> None:
     if code := await process.wait():
-        raise RuntimeError(f"the process ended with {code}")
+        raise RuntimeError(f"the process exited with code {code}")
 
 
 async def measure_cluster(folder: str) -> dict[str, float]:
-    """Memory of a cluster that runs, and how many small objects a second its API server takes from another process."""
-    await wait_success(await paddlejob(folder, "up"))
-    running = read_cluster_file(folder)
+    """RSS of a running cluster, and how many small objects per second another process can create in it."""
+    await wait_success(await start_paddlejob(folder, "up"))
+    cluster = read_cluster_file(folder)
     try:
-        resident = resident_megabytes(running["pid"])
-        async with Client(StaticServerConfig(running["url"], running["token"]), max_in_flight=IN_FLIGHT) as client:
+        resident = resident_megabytes(cluster["pid"])
+        async with Client(StaticServerConfig(cluster["url"], cluster["token"]), max_in_flight=IN_FLIGHT) as client:
             rate = await measure_creates_per_second(client)
     finally:
-        os.kill(running["pid"], signal.SIGTERM)
-        await wait_success(await paddlejob(folder, "down", "--purge"))
+        os.kill(cluster["pid"], signal.SIGTERM)
+        await wait_success(await start_paddlejob(folder, "down", "--purge"))
     return {"resident": resident, "creates": rate}
 
 
 def read_cluster_file(folder: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(folder, "state/cluster.json").read_bytes())
-    return found
+    cluster: dict[str, Any] = json.loads(Path(folder, "state/cluster.json").read_bytes())
+    return cluster
 
 
 async def measure_creates_per_second(client: Client) -> float:

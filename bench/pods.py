@@ -1,6 +1,6 @@
-"""Pods as an operator writes them and a kubelet reports them: 10 variables, an owner, 5 conditions.
+"""Pods as the operator creates them and a kubelet reports them: 10 variables, an owner, 5 conditions.
 
-Stored, with both managers' fields, they are the 6 to 8 KB that pods of a real training job have.
+Stored with the managedFields of both, they have the 6 to 8 KB of pods of a real training job.
 """
 
 from paddle_operator.api.paddlejob import API_VERSION, KIND
@@ -15,12 +15,12 @@ from paddle_operator.plan.metadata import (
 )
 
 PODS_PER_JOB = 20
-MOMENT = "2026-01-02T03:04:05Z"
+TIMESTAMP = "2026-01-02T03:04:05Z"
 IMAGE = "images.example.com/team/paddle:3.2.0-gpu"
 DIGEST = "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
 
 
-def job_of(number: int) -> str:
+def job_name(number: int) -> str:
     return f"train-{number // PODS_PER_JOB:05d}"
 
 
@@ -28,20 +28,20 @@ def owner_uid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number // PODS_PER_JOB:012d}"
 
 
-def key_of(namespace: str, number: int) -> Key:
-    return Key(namespace, f"{job_of(number)}-worker-{number % PODS_PER_JOB}")
+def pod_key(namespace: str, number: int) -> Key:
+    return Key(namespace, f"{job_name(number)}-worker-{number % PODS_PER_JOB}")
 
 
-def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
-    """A pod of some job as it is created; with a node it is bound, and no scheduler looks at it."""
+def build_pod(namespace: str, number: int, *, node: str = "") -> Manifest:
+    """A pod as the operator creates it; with a node it is already bound, so the scheduler ignores it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": key_of(namespace, number).name,
+            "name": pod_key(namespace, number).name,
             "namespace": namespace,
             "labels": {
-                POD_NAME_LABEL: key_of(namespace, number).name,
+                POD_NAME_LABEL: pod_key(namespace, number).name,
                 ROLE_LABEL: "worker",
                 JOB_UID_LABEL: owner_uid(number),
             },
@@ -57,14 +57,14 @@ def worker(namespace: str, number: int, *, node: str = "") -> Manifest:
     }
 
 
-def running(number: int, *, ready: bool = True) -> Manifest:
-    """The status that a kubelet writes of such a pod; `ready` can be flipped for ever to make changes."""
-    truth = "True" if ready else "False"
+def running_status(number: int, *, ready: bool = True) -> Manifest:
+    """The status of a running pod; toggle `ready` to produce changes."""
+    ready_status = "True" if ready else "False"
     conditions = {
         "PodReadyToStartContainers": "True",
         "Initialized": "True",
-        "Ready": truth,
-        "ContainersReady": truth,
+        "Ready": ready_status,
+        "ContainersReady": ready_status,
         "PodScheduled": "True",
     }
     address = f"10.{128 + number // 65536}.{number // 256 % 256}.{number % 256}"
@@ -74,9 +74,9 @@ def running(number: int, *, ready: bool = True) -> Manifest:
         "hostIPs": [{"ip": f"198.18.0.{number % 200 + 1}"}],
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "startTime": MOMENT,
+        "startTime": TIMESTAMP,
         "conditions": [
-            {"type": type_, "status": status, "lastProbeTime": None, "lastTransitionTime": MOMENT}
+            {"type": type_, "status": status, "lastProbeTime": None, "lastTransitionTime": TIMESTAMP}
             for type_, status in conditions.items()
         ],
         "containerStatuses": [
@@ -88,7 +88,7 @@ def running(number: int, *, ready: bool = True) -> Manifest:
                 "ready": ready,
                 "started": True,
                 "restartCount": 0,
-                "state": {"running": {"startedAt": MOMENT}},
+                "state": {"running": {"startedAt": TIMESTAMP}},
                 "lastState": {},
             }
         ],
@@ -99,7 +99,7 @@ def _owner(number: int) -> Manifest:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "name": job_of(number),
+        "name": job_name(number),
         "uid": owner_uid(number),
         "controller": True,
         "blockOwnerDeletion": True,
@@ -107,7 +107,7 @@ def _owner(number: int) -> Manifest:
 
 
 def _container(number: int) -> Manifest:
-    job, index = job_of(number), number % PODS_PER_JOB
+    job, index = job_name(number), number % PODS_PER_JOB
     variables = {
         "PADDLE_JOB_ID": job,
         "PADDLE_MASTER": f"{job}-worker-0:37777",

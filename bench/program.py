@@ -1,7 +1,7 @@
 """What all benchmark programs share: options, exit, concurrency, and reading CPU time and memory.
 
 A program gets its options as one JSON argument and prints its figures as lines of JSON. It exits when it is finished,
-at its deadline, or when its parent is gone: EOF on standard input, the only notice that even SIGKILL gives.
+at its deadline, or when its parent is gone: EOF on standard input, which happens even if the parent is killed.
 """
 
 import asyncio
@@ -41,32 +41,32 @@ class ParentProcess:
         await self._signals.acquire()
 
     def read_signals(self) -> None:
-        said = os.read(sys.stdin.fileno(), 100)
-        for _ in said:
+        signals = os.read(sys.stdin.fileno(), 100)
+        for _ in signals:
             self._signals.release()
-        if not said:
+        if not signals:
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             self._on_parent_exit()
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
-LoadResult = Callable[[O, ParentProcess], Coroutine[Any, Any, None]]
+Work = Callable[[O, ParentProcess], Coroutine[Any, Any, None]]
 
 
-def run(options: type[O], result: LoadResult[O]) -> None:
+def run(options: type[O], work: Work[O]) -> None:
     """Run a program's work with the options of the command line."""
-    uvloop.run(_work_until_left(result, msgspec.json.decode(sys.argv[1], type=options)))
+    uvloop.run(_work_until_parent_exits(work, msgspec.json.decode(sys.argv[1], type=options)))
 
 
-async def _work_until_left(result: LoadResult[O], arguments: O) -> None:
-    leaving = asyncio.Event()
-    parent = ParentProcess(leaving.set)
+async def _work_until_parent_exits(work: Work[O], arguments: O) -> None:
+    parent_exited = asyncio.Event()
+    parent = ParentProcess(parent_exited.set)
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), parent.read_signals)
-    task, left = asyncio.ensure_future(result(arguments, parent)), asyncio.ensure_future(leaving.wait())
-    await asyncio.wait((task, left), timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    task, exit_task = asyncio.ensure_future(work(arguments, parent)), asyncio.ensure_future(parent_exited.wait())
+    await asyncio.wait((task, exit_task), timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
         sys.exit("the parent exited before everything was measured")
-    left.cancel()
+    exit_task.cancel()
     await task
 
 
@@ -75,7 +75,7 @@ def print_figures(**figures: float) -> None:
 
 
 def make_client(options: Options, user_agent: str = "paddle-operator") -> Client:
-    """A client as the operator has it: kubeconfig, token, TLS."""
+    """A client configured as the operator's: kubeconfig, token, TLS."""
     return Client(load.load(Path(options.kubeconfig)), max_in_flight=IN_FLIGHT, user_agent=user_agent)
 
 
@@ -84,7 +84,7 @@ async def aiohttp_session(options: Options) -> AsyncIterator[aiohttp.ClientSessi
     """A bare aiohttp session with the same server, user and TLS."""
     connection = load.load(Path(options.kubeconfig))
     context = await connection.tls()
-    assert context, "the control plane of the tests speaks TLS"
+    assert context, "the control plane must serve TLS"
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **await connection.headers()}
     connector = aiohttp.TCPConnector(limit=0, ssl=context)
     timeout = aiohttp.ClientTimeout(total=None)
@@ -96,15 +96,15 @@ async def aiohttp_session(options: Options) -> AsyncIterator[aiohttp.ClientSessi
 
 async def run_concurrently(numbers: Iterable[int], action: Callable[[int], Awaitable[Any]]) -> None:
     """Run the action for every number, IN_FLIGHT at a time."""
-    waiting = iter(numbers)
+    pending = iter(numbers)
 
-    async def result() -> None:
-        for number in waiting:
+    async def worker() -> None:
+        for number in pending:
             await action(number)
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(IN_FLIGHT):
-            workers.create_task(result())
+            workers.create_task(worker())
 
 
 def resident_megabytes(process: int | str = "self") -> float:

@@ -1,1 +1,1 @@
-"""The processes that are measured, and those that give them something to do: each is run as a program of its own."""
+"""The measured processes and those that generate their load; each runs as a separate program."""

@@ -1,6 +1,6 @@
-"""Stores pods anew as they are, far faster than one API server takes patches: each time is an event for who watches.
+"""Rewrites stored pods unchanged in etcd, far faster than one API server accepts patches: each write is a watch event.
 
-That is how a follower sees a large cluster, whose pods thousands of kubelets report, or the time after a cut.
+A watch client sees such bursts in large clusters, where thousands of kubelets report, and after an outage.
 """
 
 from bench.etcd import Etcd

@@ -1,8 +1,8 @@
 """The live ceiling: how fast does a bare loop create the pods of a load while the hollow nodes work on them?
 
-The ConfigMaps are there, so that containers start at once; no operator is. The pods are those that it would write, to
-the byte. Their jobs are there, too, so that nobody collects them; or, with `submitted`, they are sent while the loop is
-at work, as a load's are, and each job's pods are made as soon as the API server has the job; one process does both.
+No operator runs. The ConfigMaps exist, so that containers start at once, and the pods equal the operator's to the byte.
+Their jobs exist, so that the garbage collector keeps the pods. With `submitted`, the jobs are created during the
+measurement, as in a load, and the pods of each when the API server has stored it; one process does both.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from paddle_operator.plan.job_view import PADDLE_JOBS, job_view
 
 class Ceiling(Options, frozen=True, kw_only=True):
     shape: Shape
-    submitted: bool = False  # while the pods are made, and not before
+    submitted: bool = False  # the jobs are created during the measurement, not before
 
 
 async def ceiling(arguments: Ceiling, parent: ParentProcess) -> None:
@@ -40,37 +40,37 @@ async def ceiling(arguments: Ceiling, parent: ParentProcess) -> None:
         await run_concurrently(range(arguments.shape.jobs), jobs.prepare)
         if not arguments.submitted:
             await jobs.submit()
-        await opened(session, path)
+        await open_connections(session, path)
         print_figures(ready=1)
         await parent.wait_for_signal()
         began_at = time.monotonic()
-        async with asyncio.TaskGroup() as result:
+        async with asyncio.TaskGroup() as group:
             if arguments.submitted:
-                result.create_task(jobs.submit())
+                group.create_task(jobs.submit())
             for _ in range(IN_FLIGHT):
-                result.create_task(create(session, path, jobs))
+                group.create_task(create(session, path, jobs))
         print_figures(rate=arguments.shape.pods / (time.monotonic() - began_at))
 
 
-async def opened(session: aiohttp.ClientSession, path: str) -> None:
-    """Connections that are there before they are needed."""
+async def open_connections(session: aiohttp.ClientSession, path: str) -> None:
+    """Open the connections before the measurement begins."""
 
     async def read(_: int) -> None:
-        async with session.get(path, params={"limit": "1"}) as reply:
-            await reply.read()
+        async with session.get(path, params={"limit": "1"}) as response:
+            await response.read()
 
     await run_concurrently(range(100), read)
 
 
 async def create(session: aiohttp.ClientSession, path: str, jobs: "Jobs") -> None:
     async for body in jobs.pods():
-        async with session.post(path, data=body) as reply:
-            assert reply.status == 201, await reply.text()
-            await reply.read()
+        async with session.post(path, data=body) as response:
+            assert response.status == 201, await response.text()
+            await response.read()
 
 
 class Jobs:
-    """What is to be submitted, and the pods of those that have been."""
+    """The jobs to submit, and the pods of those already submitted."""
 
     def __init__(self, client: Client, arguments: Ceiling) -> None:
         self._client = client

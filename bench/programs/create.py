@@ -1,7 +1,6 @@
-"""How fast are pods created, and at what CPU time: by our client, or by a bare loop of ready-made bytes?
+"""How fast are pods created, and at what CPU time: by our client, or by a bare loop that sends prepared bytes?
 
-Both sides are alive at once and take turns of some tenths of a second, so that a machine that is slow for a while is
-slow for both.
+Both sides run at once and alternate every few tenths of a second, so that a slow phase of the machine affects both.
 """
 
 import gc
@@ -12,13 +11,13 @@ from typing import Literal
 
 import msgspec
 
-from bench.pods import worker
+from bench.pods import build_pod
 from bench.program import Options, ParentProcess, aiohttp_session, make_client, print_figures, run, run_concurrently
 from paddle_operator.kube.objects import PODS
 
-WARM_UP = 200  # opens the connections
+WARM_UP_PODS = 200  # to open the connections
 
-Deed = Callable[[int], Awaitable[None]]
+Action = Callable[[int], Awaitable[None]]
 
 
 class Create(Options, frozen=True, kw_only=True):
@@ -29,10 +28,12 @@ class Create(Options, frozen=True, kw_only=True):
 
 
 async def create(arguments: Create, parent: ParentProcess) -> None:
-    """A slice whenever we are told to go on: meanwhile the other side waits, and we wait while it works."""
-    after_warm_up = arguments.first + WARM_UP
+    """Measure a slice each time the parent signals; the other side waits meanwhile."""
+    after_warm_up = arguments.first + WARM_UP_PODS
     end = after_warm_up + arguments.slices * arguments.pods
-    async with {"ours": ours, "bare": measure_bare}[arguments.by](arguments, range(arguments.first, end)) as action:
+    async with {"ours": open_client, "bare": open_bare_session}[arguments.by](
+        arguments, range(arguments.first, end)
+    ) as action:
         await run_concurrently(range(arguments.first, after_warm_up), action)
         gc.collect()
         gc.freeze()  # as the manager does when its caches are filled
@@ -45,9 +46,9 @@ async def create(arguments: Create, parent: ParentProcess) -> None:
 
 
 @asynccontextmanager
-async def ours(arguments: Create, numbers: range) -> AsyncIterator[Deed]:
-    """From a manifest to the object as stored."""
-    manifests = {number: worker(arguments.namespace, number) for number in numbers}
+async def open_client(arguments: Create, numbers: range) -> AsyncIterator[Action]:
+    """Our client: from a manifest to the decoded object."""
+    manifests = {number: build_pod(arguments.namespace, number) for number in numbers}
     async with make_client(arguments) as client:
 
         async def action(number: int) -> None:
@@ -57,16 +58,16 @@ async def ours(arguments: Create, numbers: range) -> AsyncIterator[Deed]:
 
 
 @asynccontextmanager
-async def measure_bare(arguments: Create, numbers: range) -> AsyncIterator[Deed]:
-    """From bytes to bytes: what cannot be had for less with aiohttp."""
-    bodies = {number: msgspec.json.encode(worker(arguments.namespace, number)) for number in numbers}
+async def open_bare_session(arguments: Create, numbers: range) -> AsyncIterator[Action]:
+    """The minimum with aiohttp: from bytes to bytes."""
+    bodies = {number: msgspec.json.encode(build_pod(arguments.namespace, number)) for number in numbers}
     path = PODS.path(namespace=arguments.namespace)
     async with aiohttp_session(arguments) as session:
 
         async def action(number: int) -> None:
-            async with session.post(path, data=bodies[number]) as reply:
-                assert reply.status == 201, await reply.text()
-                await reply.read()
+            async with session.post(path, data=bodies[number]) as response:
+                assert response.status == 201, await response.text()
+                await response.read()
 
         yield action
 

@@ -1,10 +1,10 @@
-"""Makes pods that run on nodes that are not there: created by the operator's hand, reported by a kubelet's."""
+"""Creates running pods on nodes that do not exist, as the operator creates them and a kubelet reports them."""
 
-from bench.pods import key_of, running, worker
+from bench.pods import build_pod, pod_key, running_status
 from bench.program import Options, ParentProcess, make_client, print_figures, run, run_concurrently
 from paddle_operator.kube.objects import PODS
 
-TELL_EVERY = 5_000
+PROGRESS_INTERVAL_PODS = 5_000
 NODES = 200
 
 
@@ -16,13 +16,13 @@ class Fill(Options, frozen=True, kw_only=True):
 async def fill(arguments: Fill, _: ParentProcess) -> None:
     async with make_client(arguments) as operator, make_client(arguments, "kubelet") as kubelet:
 
-        async def make(number: int) -> None:
-            await operator.create(PODS, worker(arguments.namespace, number, node=f"node-{number % NODES}"))
-            await kubelet.merge_status(PODS, key_of(arguments.namespace, number), running(number))
-            if number % TELL_EVERY == 0:
+        async def create_running_pod(number: int) -> None:
+            await operator.create(PODS, build_pod(arguments.namespace, number, node=f"node-{number % NODES}"))
+            await kubelet.merge_status(PODS, pod_key(arguments.namespace, number), running_status(number))
+            if number % PROGRESS_INTERVAL_PODS == 0:
                 print_figures(pods=number)
 
-        await run_concurrently(range(arguments.first, arguments.end), make)
+        await run_concurrently(range(arguments.first, arguments.end), create_running_pod)
     print_figures(pods=arguments.end)
 
 

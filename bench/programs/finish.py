@@ -1,4 +1,4 @@
-"""Jobs that are over, as the operator leaves them: made, and told to be Completed, with nothing of them left."""
+"""Creates finished jobs as the operator leaves them: status Completed, no children."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from paddle_operator.api.paddlejob import Phase
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.job_view import PADDLE_JOBS
 
-TELL_EVERY = 1_000
+PROGRESS_INTERVAL_JOBS = 1_000
 
 
 class Finish(Options, frozen=True, kw_only=True):
@@ -21,14 +21,14 @@ async def finish(arguments: Finish, _: ParentProcess) -> None:
     status = {"phase": Phase.COMPLETED, "completionTime": now, "startTime": now, "ready": "2/2", "worker": counts}
     async with make_client(arguments, "submitter") as client:
 
-        async def make(number: int) -> None:
+        async def create_finished_job(number: int) -> None:
             name = f"done-{number}"
             await client.create(PADDLE_JOBS, make_job(arguments.namespace, name, Shape(jobs=1, workers=2)))
             await client.merge(PADDLE_JOBS, Key(arguments.namespace, name), {"status": status}, subresource="status")
-            if number % TELL_EVERY == 0:
+            if number % PROGRESS_INTERVAL_JOBS == 0:
                 print_figures(pods=number)
 
-        await run_concurrently(range(arguments.jobs), make)
+        await run_concurrently(range(arguments.jobs), create_finished_job)
     print_figures(pods=arguments.jobs)
 
 

@@ -1,6 +1,6 @@
-"""Submits the jobs of a load and waits: until all have succeeded, and until all of their pods are gone.
+"""Submits the jobs of a load, waits until all have succeeded, then until all their pods are deleted.
 
-With `every_seconds`, small jobs of two pods follow the load one by one until it is done.
+With `every_seconds`, small jobs of two pods follow one by one until the load is done.
 """
 
 import asyncio
@@ -30,63 +30,63 @@ class Submit(Options, frozen=True, kw_only=True):
     policies: dict[str, Any] | None = None  # further fields of the large jobs
 
 
-class Phased(msgspec.Struct, frozen=True):
+class PhaseStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Figures(Object, frozen=True):
-    status: Phased = Phased()
+class JobPhase(Object, frozen=True):
+    status: PhaseStatus = PhaseStatus()
 
 
-TOLD_JOBS = Resource(PADDLE_JOBS.prefix, PADDLE_JOBS.plural, Figures)
+JOB_PHASES = Resource(PADDLE_JOBS.prefix, PADDLE_JOBS.plural, JobPhase)
 
 
 @dataclass
 class Submission:
-    """The jobs that were sent, and how far they are."""
+    """The submitted jobs and their phases."""
 
     client: Client
     namespace: str
-    informer: Informer[Figures, Figures]
-    heard: asyncio.Event
+    informer: Informer[JobPhase, JobPhase]
+    changed: asyncio.Event
     sent: int = 0
 
     async def send(self, name: str, shape: Shape, policies: Manifest | None = None) -> None:
         self.sent += 1
-        await self.client.create(TOLD_JOBS, make_job(self.namespace, name, shape, policies))
+        await self.client.create(JOB_PHASES, make_job(self.namespace, name, shape, policies))
 
-    def in_phase(self, phase: Phase) -> int:
-        ours = (job for job in self.informer.store if job.key.name.startswith((LARGE_PREFIX, SMALL_PREFIX)))
-        return sum(job.status.phase == phase for job in ours)
+    def count_in_phase(self, phase: Phase) -> int:
+        jobs = (job for job in self.informer.store if job.key.name.startswith((LARGE_PREFIX, SMALL_PREFIX)))
+        return sum(job.status.phase == phase for job in jobs)
 
     def has_succeeded(self, name: str) -> bool:
         job = self.informer.store.get(Key(self.namespace, name))
         return job is not None and job.status.phase == Phase.COMPLETED
 
-    async def until_all_succeeded(self) -> None:
-        while self.in_phase(Phase.COMPLETED) < self.sent:
-            assert not self.in_phase(Phase.FAILED), "a job of the load has failed"
-            self.heard.clear()
-            await self.heard.wait()
+    async def wait_all_succeeded(self) -> None:
+        while self.count_in_phase(Phase.COMPLETED) < self.sent:
+            assert not self.count_in_phase(Phase.FAILED), "a job of the load has failed"
+            self.changed.clear()
+            await self.changed.wait()
 
-    async def until_no_pod_is_left(self) -> None:
-        while await self._any_pod():  # noqa: ASYNC110  # a watch of 10,000 pods would take part in the load
+    async def wait_no_pods(self) -> None:
+        while await self._has_pods():  # noqa: ASYNC110  # watching 10,000 pods would add to the load
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _any_pod(self) -> bool:
+    async def _has_pods(self) -> bool:
         async with aclosing(self.client.list_pages(PODS, Scope(self.namespace), 1)) as pages:
             return bool((await anext(pages)).items)
 
 
 async def submit(arguments: Submit, parent: ParentProcess) -> None:
     async with make_client(arguments, "submitter") as client:
-        informer: Informer[Figures, Figures] = Informer(client, TOLD_JOBS, Scope(arguments.namespace))
+        informer: Informer[JobPhase, JobPhase] = Informer(client, JOB_PHASES, Scope(arguments.namespace))
         submission = Submission(client, arguments.namespace, informer, asyncio.Event())
-        informer.store.listen(lambda *_: submission.heard.set())
-        following = asyncio.ensure_future(informer.run())
+        informer.store.listen(lambda *_: submission.changed.set())
+        informer_task = asyncio.ensure_future(informer.run())
         await informer.wait_synced()
-        # The API server compiles the CRD's rules for the first job that it sees, which takes it a second or two.
-        await client.create(TOLD_JOBS, make_job(arguments.namespace, "first", arguments.shape), dry_run=True)
+        # The API server compiles the CRD's rules for its first job, which takes 1 to 2 s.
+        await client.create(JOB_PHASES, make_job(arguments.namespace, "first", arguments.shape), dry_run=True)
         print_figures(ready=1)
         await parent.wait_for_signal()
         began_at = time.monotonic()
@@ -96,12 +96,12 @@ async def submit(arguments: Submit, parent: ParentProcess) -> None:
         )
         if arguments.every_seconds is not None:
             await send_small_ones(submission, arguments.every_seconds)
-        await submission.until_all_succeeded()
+        await submission.wait_all_succeeded()
         print_figures(done=time.monotonic() - began_at)
-        await submission.until_no_pod_is_left()
+        await submission.wait_no_pods()
         print_figures(cleaned=time.monotonic() - began_at)
-        following.cancel()
-        await asyncio.wait((following,))
+        informer_task.cancel()
+        await asyncio.wait((informer_task,))
 
 
 async def send_small_ones(submission: Submission, every_seconds: float) -> None:

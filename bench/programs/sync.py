@@ -1,4 +1,4 @@
-"""What does it take to fill a fresh process' cache with every pod there is: CPU time, memory then and on the way?"""
+"""What does it cost to fill the cache of a new process with all pods: CPU time, RSS and peak RSS?"""
 
 import asyncio
 import gc
@@ -32,19 +32,19 @@ async def sync(arguments: Sync, _: ParentProcess) -> None:
         await measure_bare(arguments)
         return
     async with make_client(arguments) as client:
-        await client.list_all(CONFIG_MAPS, Scope(arguments.namespace))  # connected: TLS and its certificates are loaded
-        await filled(client, arguments)
+        await client.list_all(CONFIG_MAPS, Scope(arguments.namespace))  # opens a connection, loads the certificates
+        await fill_cache(client, arguments)
 
 
-async def filled(client: Client, arguments: Sync) -> None:
+async def fill_cache(client: Client, arguments: Sync) -> None:
     informer = Informer(client, PODS, Scope(arguments.namespace), project=pod_view)
     informer.store.index(lambda pod: (pod.owner_uid,))
     queue: Queue[str] = Queue("bench")
 
-    def on_change(old: PodView | None, new: PodView | None, lane: Priority) -> None:
+    def on_change(old: PodView | None, new: PodView | None, priority: Priority) -> None:
         pod = new or old
         assert pod
-        queue.add(pod.owner_uid, lane)
+        queue.add(pod.owner_uid, priority)
 
     informer.store.listen(on_change)
     gc.collect()
@@ -62,17 +62,17 @@ async def filled(client: Client, arguments: Sync) -> None:
 
 
 async def measure_bare(arguments: Sync) -> None:
-    """The same pages decoded into the same Structs, and forgotten."""
+    """The same pages, decoded into the same Structs and discarded."""
     path = PODS.path(namespace=arguments.namespace)
     params = {"limit": str(PAGE_SIZE), "continue": ""}
     seen = 0
     async with aiohttp_session(arguments) as session:
-        async with session.get(CONFIG_MAPS.path(namespace=arguments.namespace)) as reply:
-            await reply.read()
+        async with session.get(CONFIG_MAPS.path(namespace=arguments.namespace)) as response:
+            await response.read()
         began_at, cpu = time.monotonic(), time.process_time()
         while seen == 0 or params["continue"]:
-            async with session.get(path, params=params) as reply:
-                page = PODS.page.decode(await reply.read())
+            async with session.get(path, params=params) as response:
+                page = PODS.page.decode(await response.read())
             params["continue"] = page.metadata.continue_
             seen += len(page.items or ())
         cpu, seconds = time.process_time() - cpu, time.monotonic() - began_at

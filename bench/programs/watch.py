@@ -1,6 +1,6 @@
-"""What does an event cost from the socket to the queue: in our informer, or in a bare loop that only decodes?
+"""What CPU time does a watch event cost from socket to queue: in our informer, or in a loop that only decodes?
 
-Events come as fast as the API server takes the writes behind them, so that most reads bring only a few.
+Events arrive as fast as the API server accepts writes, so that most reads return only a few.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Watch(Options, frozen=True, kw_only=True):
 
 
 class Meter:
-    """CPU time from the moment it is ready until so many events have come."""
+    """CPU time from `begin` until a number of events has arrived."""
 
     def __init__(self, events: int) -> None:
         self.finished = asyncio.Event()
@@ -51,19 +51,19 @@ class Meter:
         print_figures(cpu=cpu / self._seen * 1e6, rate=self._seen / seconds)
 
 
-async def ours(arguments: Watch) -> None:
-    """Decode, project, store, index by owner, add the job to the queue; and a worker that takes it from there."""
+async def run_informer(arguments: Watch) -> None:
+    """Decode, project, store, index by owner, and enqueue the job; a worker dequeues it."""
     meter = Meter(arguments.events)
     async with make_client(arguments) as client:
         informer = Informer(client, PODS, Scope(arguments.namespace), project=pod_view)
         informer.store.index(lambda pod: (pod.owner_uid,))
         queue: Queue[str] = Queue("bench")
 
-        def on_change(old: PodView | None, new: PodView | None, lane: Priority) -> None:
+        def on_change(old: PodView | None, new: PodView | None, priority: Priority) -> None:
             pod = new or old
             assert pod
-            queue.add(pod.owner_uid, lane)
-            if lane is Priority.LIVE:
+            queue.add(pod.owner_uid, priority)
+            if priority is Priority.LIVE:
                 meter.count()
 
         informer.store.listen(on_change)
@@ -83,24 +83,24 @@ async def take_all(queue: Queue[str]) -> None:
 
 
 async def measure_bare(arguments: Watch) -> None:
-    """Read lines, decode them into the same Structs, and forget them."""
+    """Read lines, decode them into the same Structs and discard them."""
     meter = Meter(arguments.events)
     path = PODS.path(namespace=arguments.namespace)
     async with aiohttp_session(arguments) as session:
-        async with session.get(path, params={"limit": "1"}) as reply:
-            since = PODS.page.decode(await reply.read()).metadata.resource_version
+        async with session.get(path, params={"limit": "1"}) as response:
+            since = PODS.page.decode(await response.read()).metadata.resource_version
         meter.begin()
-        while not meter.finished.is_set():  # the server cuts off who is too slow for a while
-            async with session.get(path, params={"watch": "true", "resourceVersion": since}) as reply:
-                since = await read(reply, meter, since)
+        while not meter.finished.is_set():  # the API server disconnects slow clients
+            async with session.get(path, params={"watch": "true", "resourceVersion": since}) as response:
+                since = await count_events(response, meter, since)
     meter.print_figures()
 
 
-async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
-    """The last version that was seen when the stream ended, or when enough events were."""
-    rest = b""
-    while not meter.finished.is_set() and (chunk := await reply.content.readany()):
-        lines, newline, rest = (rest + chunk).rpartition(b"\n")
+async def count_events(response: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
+    """Count events until the stream ends or there are enough; return the last resourceVersion."""
+    buffer = b""
+    while not meter.finished.is_set() and (chunk := await response.content.readany()):
+        lines, newline, buffer = (buffer + chunk).rpartition(b"\n")
         if newline:
             for change in PODS.change.decode_lines(lines):
                 assert isinstance(change, Added | Modified | Deleted), change
@@ -110,7 +110,7 @@ async def read(reply: aiohttp.ClientResponse, meter: Meter, since: str) -> str:
 
 
 async def watch(arguments: Watch, _: ParentProcess) -> None:
-    await {"ours": ours, "bare": measure_bare}[arguments.by](arguments)
+    await {"ours": run_informer, "bare": measure_bare}[arguments.by](arguments)
 
 
 if __name__ == "__main__":

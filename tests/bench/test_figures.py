@@ -8,7 +8,7 @@ import pytest
 from bench.cluster import BenchCluster
 from bench.figures import FIGURES, NAMESPACES, Samples, Size
 from bench.jobs import Shape
-from bench.lifecycle import kept, restart
+from bench.lifecycle import finished_jobs, restart
 from bench.loads import LOADS, NAMESPACE, behind, load
 from bench.local import local
 from bench.ranges import ranges
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 SMALL = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
 LOAD_PREFIXES = ("load_", "behind_")
 LOCAL_PREFIX = "local_"
-LIFECYCLE_PREFIXES = ("restart_", "kept_")
+LIFECYCLE_PREFIXES = ("restart_", "finished_")
 LONG_PREFIXES = ("failover_", "soak_")  # minutes each; run by hand with --rounds 1 --quick
 MEASURED_ELSEWHERE = (*LOAD_PREFIXES, LOCAL_PREFIX, *LIFECYCLE_PREFIXES, *LONG_PREFIXES)
 
@@ -61,6 +61,8 @@ async def test_lifecycle_figures_match_the_range_file(control_plane: ControlPlan
     async def new_cluster() -> AsyncIterator[BenchCluster]:
         yield await BenchCluster.create_live(control_plane, (NAMESPACE,), Progress())
 
-    samples = await restart(new_cluster, Shape(jobs=1, workers=3), 1, runs_seconds=15.0) | await kept(new_cluster, 3, 1)
+    samples = await restart(new_cluster, Shape(jobs=1, workers=3), 1, runs_seconds=15.0) | await finished_jobs(
+        new_cluster, 3, 1
+    )
     assert samples.keys() == {name for name in ranges() if name.startswith(LIFECYCLE_PREFIXES)}
     assert samples["restart_delete_requests"] == [1.0]

@@ -9,20 +9,20 @@ from bench.ranges import Range, ranges
 
 
 def test_every_limit_has_its_measurement() -> None:
-    assert [name for name, each in ranges().items() if each.limit is not None and each.seen is None] == []
+    assert [name for name, each in ranges().items() if each.limit is not None and each.measured is None] == []
 
 
 def test_limit_is_inclusive() -> None:
     ceiling, floor = Range("cpu", "s", at_most=2), Range("rate", "/s", at_least=90)
-    assert not ceiling.missed(2.0)
-    assert ceiling.missed(2.01)
-    assert not floor.missed(90.0)
-    assert floor.missed(89.9)
+    assert not ceiling.is_missed(2.0)
+    assert ceiling.is_missed(2.01)
+    assert not floor.is_missed(90.0)
+    assert floor.is_missed(89.9)
 
 
 def test_figure_without_a_limit_is_never_missed() -> None:
     figure = Range("peak", "MB")
-    assert not figure.missed(1e9)
+    assert not figure.is_missed(1e9)
     assert figure.share(1e9) is None
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bench.etcd import Etcd, Pair
+from bench.etcd import Etcd, KeyValue
 from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.controllers.settings import Settings
 from paddle_operator.kube.client import Client, Scope
@@ -67,7 +67,7 @@ async def copied(control_plane: ControlPlane, client: Client, namespace: str) ->
     url = next(each.removeprefix(flag) for each in control_plane.etcd.command if each.startswith(flag))
     async with Etcd.at(url) as etcd:
         kinds = ("batch.paddlepaddle.org/paddlejobs", "configmaps", "pods")  # in this order: an owner comes first
-        found = [pair for kind in kinds for pair in await etcd.under(f"/registry/{kind}/{namespace}/")]
+        found = [pair for kind in kinds for pair in await etcd.list_prefix(f"/registry/{kind}/{namespace}/")]
         originals = [pair for pair in found if name_of(0).encode() in pair.key]
         assert len(originals) == len(kinds)
         turns = asyncio.Semaphore(AT_ONCE)
@@ -76,7 +76,7 @@ async def copied(control_plane: ControlPlane, client: Client, namespace: str) ->
             new = {name_of(0): name_of(number), job_uid: str(uuid.uuid4()), pod_uid: str(uuid.uuid4())}
             async with turns:
                 for pair in originals:
-                    await etcd.put(Pair(replaced(pair.key, new), replaced(pair.value, new)))
+                    await etcd.put(KeyValue(replaced(pair.key, new), replaced(pair.value, new)))
 
         await asyncio.gather(*(copy(number) for number in range(1, JOBS)))
 
