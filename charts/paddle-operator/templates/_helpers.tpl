@@ -1,4 +1,4 @@
-{{/* The namespaces of the jobs as a list; empty is all of them. */}}
+{{/* The namespaces of the jobs as a list; empty means all. */}}
 {{- define "paddle-operator.jobNamespaces" -}}
 {{- $found := list -}}
 {{- range splitList "," (.Values.jobnamespace | default "") -}}
@@ -7,7 +7,7 @@
 {{- $found | uniq | toJson -}}
 {{- end -}}
 
-{{/* What the operator may do with jobs and what belongs to them: config/rbac/role.yaml, to which a test holds it. */}}
+{{/* Permissions for jobs and their children; tests/install/test_chart.py compares them with config/rbac/role.yaml. */}}
 {{- define "paddle-operator.rules" -}}
 - apiGroups: [batch.paddlepaddle.org]
   resources: [paddlejobs]
