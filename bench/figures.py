@@ -201,7 +201,9 @@ def side_order(number: int) -> tuple[Side, Side]:
 
 
 def report_round(cluster: BenchCluster, what: str, figures: Figures) -> None:
-    cluster.progress.print_line(f"{what}: {', '.join(f'{name} {format_number(value)}' for name, value in figures.items())}")
+    cluster.progress.print_line(
+        f"{what}: {', '.join(f'{name} {format_number(value)}' for name, value in figures.items())}"
+    )
 
 
 FIGURES: dict[str, tuple[Figure, int]] = {
