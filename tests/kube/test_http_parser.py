@@ -73,6 +73,16 @@ def test_interim_head_does_not_reach_the_response() -> None:
     assert (response.reason, response.header("link")) == ("Created", "")
 
 
+def test_second_response_does_not_replace_the_headers() -> None:
+    response = parse(COUNTED + INTERIM)
+    assert (response.reason, response.header("content-type")) == ("Created", "application/json")
+
+
+def test_transfer_encoding_may_end_with_spaces() -> None:
+    response = parse(OK + b"Transfer-Encoding: chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+    assert (response.take(), response.reusable) == (b"{}", True)
+
+
 def test_trailers_are_not_headers() -> None:
     assert parse(CHUNKED).header("trailer") == ""
 
@@ -173,6 +183,8 @@ def test_refusal_names_the_reason() -> None:
         parse(OK + b"Transfer-Encoding: gzip\r\n\r\n")
     with pytest.raises(RemoteProtocolError, match=r"^invalid HTTP response: Duplicate Content-Length$"):
         parse(OK + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n")
+    with pytest.raises(RemoteProtocolError, match=r"^invalid HTTP response: unexpected protocol upgrade$"):
+        parse(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
 
 
 def test_complete_response_is_freed_at_once() -> None:

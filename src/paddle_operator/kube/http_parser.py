@@ -52,7 +52,11 @@ class ResponseParser:
         self._overhead += len(data)
         try:
             self._parser.feed_data(data)
-        except (HttpParserError, HttpParserUpgrade) as error:
+        except HttpParserUpgrade:
+            if not self.complete:
+                raise RemoteProtocolError("invalid HTTP response: unexpected protocol upgrade") from None
+            self._keep_alive = False
+        except HttpParserError as error:
             if not self.complete:
                 raise RemoteProtocolError(f"invalid HTTP response: {error.__context__ or error}") from None
             self._keep_alive = False
@@ -86,8 +90,10 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         parser = self._parser
         assert parser
+        if self.complete:  # of a second response, which nothing requested
+            return
         status = parser.get_status_code()
-        if status < 200 or self.complete:
+        if status < 200:
             self.reason = ""
             self._headers.clear()
             return
@@ -99,7 +105,7 @@ class ResponseParser:
             self.complete = True
             return
         coding = self._headers.get(b"transfer-encoding")
-        if coding is not None and coding.lower() != b"chunked":
+        if coding is not None and coding.rstrip(b" ").lower() != b"chunked":
             raise RemoteProtocolError(f"unexpected Transfer-Encoding: {coding.decode('latin-1')}")
         self._ends_with_connection = coding is None and b"content-length" not in self._headers
 
