@@ -210,7 +210,7 @@ class Reconciler(ABC, Generic[V, St]):
                 if owner.spec is not None:
                     raise
                 # An invalid spec that CEL cannot even read makes every status invalid: the event has to suffice.
-                log.warning("API server rejected the status of an invalid object", extra={"why": str(error)})
+                log.warning("API server rejected the status of an invalid object", extra={"error": str(error)})
                 return None
             self.observe(owner, plan)
         await self.executor.apply(owner, plan)

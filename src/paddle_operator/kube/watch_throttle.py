@@ -10,7 +10,7 @@ from paddle_operator.kube.http_connection import HTTPResponse
 
 WINDOW_SECONDS = 0.05
 LONG_WINDOW_SECONDS = 0.4
-LONG_WINDOW_AFTER_SECONDS = 2.0  # a watch busy for this long is about so is_busy objects that no user waits for one
+LONG_WINDOW_AFTER_SECONDS = 2.0  # a watch busy for this long is about so many objects that no user waits for one
 MAX_UNTHROTTLED_CHANGES = 5  # within a window of 50 ms
 BULK_READ_BYTES = 32 * 1024  # a read this large is followed by more: waiting would only delay it (10,000 pods by 5 s)
 
