@@ -57,26 +57,36 @@ def total(outputs: Iterable[LaneOutput], exit_codes: Iterable[int]) -> tuple[int
 
 
 def run(command: Sequence[str], lanes: dict[str, str]) -> int:
-    """Run the command once a lane. Returns 0 if no test failed."""
+    """Run the command once a lane. Returns 0 if tests ran and none failed, 5 as pytest does if there was none."""
     outputs = [LaneOutput(name) for name in lanes]
-    processes = [
-        subprocess.Popen([*command, "-m", expression], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
-        for expression in lanes.values()
-    ]
+    processes = [start([*command, "-m", expression]) for expression in lanes.values()]
     readers = [
         threading.Thread(target=follow, args=(output, process))
         for output, process in zip(outputs, processes, strict=True)
     ]
     for reader in readers:
         reader.start()
-    for reader in readers:
-        reader.join()
+    try:
+        join(readers)
+    except KeyboardInterrupt:  # a Ctrl-C reaches both lanes, too: they end their fixtures and print their reports
+        join(readers)
     exit_codes = [process.wait() for process in processes]
     for output in outputs:
         output.print_report()
     passed, failed = total(outputs, exit_codes)
     write(f"{passed} passed, {failed} failed\n")
-    return int(failed > 0)
+    return NO_TESTS_COLLECTED if set(exit_codes) == {NO_TESTS_COLLECTED} else int(failed > 0)
+
+
+def start(command: Sequence[str]) -> subprocess.Popen[str]:
+    """Bytes that are no UTF-8, as a crashing program prints them, must not end the reader."""
+    pipe, merged = subprocess.PIPE, subprocess.STDOUT
+    return subprocess.Popen(command, stdout=pipe, stderr=merged, encoding="utf-8", errors="replace")  # noqa: S603
+
+
+def join(readers: Iterable[threading.Thread]) -> None:
+    for reader in readers:
+        reader.join()
 
 
 def follow(output: LaneOutput, process: subprocess.Popen[str]) -> None:

@@ -1,6 +1,11 @@
 """The two lanes of `make test`: both reports are shown, and the last line counts both."""
 
+import os
+import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +59,46 @@ def test_failed_lane_fails_the_run(failing: str, tmp_path: Path, capsys: pytest.
 def test_empty_lane_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*write_tests(tmp_path, cluster=True, others=True), "-k", "others"], LANES) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_no_test_at_all_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt path or -k must not pass in CI."""
+    assert run([*write_tests(tmp_path, cluster=True, others=True), "-k", "misspelt"], LANES) == 5
+    assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_output_need_not_be_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
+    program = r"import os; os.write(1, b'\xff\n1 passed in 0.01s\n')"
+    assert run([sys.executable, "-c", program], {"cluster": "", "others": ""}) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+def test_interrupted_lanes_are_reported(tmp_path: Path) -> None:
+    """A Ctrl-C goes to the whole process group."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = cluster: needs a control plane\n")
+    (tmp_path / "test_slow.py").write_text(
+        "import pathlib, time\n"
+        "def test_slow():\n"
+        "    pathlib.Path(__file__).with_name('started').touch()\n"
+        "    time.sleep(60)\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "tools.run_tests",
+        "-p",
+        "no:cacheprovider",
+        f"--rootdir={tmp_path}",
+        str(tmp_path),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while not (tmp_path / "started").exists():
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "KeyboardInterrupt" in printed
+    assert re.fullmatch("0 passed, [12] failed", printed.splitlines()[-1])  # the other lane may still be starting
 
 
 @pytest.mark.parametrize(
