@@ -6,8 +6,8 @@ import pytest
 
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.children import Children
+from paddle_operator.plan.metadata import replicas_text
 from paddle_operator.plan.paddlejob import plan
-from paddle_operator.plan.pod_builder import replicas_text
 from tests.support.jobs import ETCD, IMAGE, T0, UID, Written, all_held_back, make_job, make_template, manifest
 
 

@@ -21,10 +21,9 @@ from paddle_operator.kube.writes import Create, Delete, DeleteAll, Patch, Refusa
 from paddle_operator.plan.children import Children, ChildView, PodView
 from paddle_operator.plan.endpoints import endpoints_of
 from paddle_operator.plan.job_view import Job, JobPlan
-from paddle_operator.plan.metadata import pod_name
+from paddle_operator.plan.metadata import pod_name, replicas_text
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
-from paddle_operator.plan.pod_builder import replicas_text
 from paddle_operator.plan.pod_group import GroupView
 
 T0 = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)

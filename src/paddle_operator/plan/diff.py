@@ -3,21 +3,18 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from paddle_operator.api.paddlejob import Intranet, Role
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key, Resource
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
 from paddle_operator.kube.writes import NAME_CONFLICT, Create, Delete, Patch, Write
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.clean_pod_policy import deletes, single_deletes
 from paddle_operator.plan.endpoints import service_manifest
 from paddle_operator.plan.job_view import PADDLE_JOBS, Job
-from paddle_operator.plan.metadata import ENDPOINTS_ANNOTATION, GO_FINALIZER, pod_key, pod_name
+from paddle_operator.plan.metadata import GO_FINALIZER, pod_key, pod_name
 from paddle_operator.plan.observed import ObservedJob
-from paddle_operator.plan.pod_builder import PodBuilder, barrier_manifest
+from paddle_operator.plan.pod_builder import PodBuilder
 from paddle_operator.plan.pod_group import POD_GROUPS
-from paddle_operator.plan.rendezvous_env import RendezvousEnv
-from paddle_operator.plan.status import BARRIER_WAIT_REASON
 
 # A pod on an unreachable node stays until the node is deleted. By then a live kubelet has killed it; otherwise its
 # processes have lost their peers, which are replaced as well, and cannot join the new ones.
@@ -109,7 +106,7 @@ def _not_refused(
     Any refusal other than a name conflict holds back the whole kind: with an exhausted quota, thousands of pods would
     otherwise be requested every minute.
     """
-    refused = _active_refusals(observed, kind, now)
+    refused = observed.active_refusals(kind, now)
     if any(reason != NAME_CONFLICT for reason in refused.values()):
         return []
     if not refused:
@@ -117,38 +114,5 @@ def _not_refused(
     return [position for position in positions if pod_key(observed.job.key, *position) not in refused]
 
 
-def _active_refusals(observed: ObservedJob, kind: str, now: datetime) -> dict[Key, str]:
-    return {each.key: each.reason for each in observed.refusals if each.kind == kind and each.retry_at > now}
-
-
-def barrier_creates(observed: ObservedJob, env: RendezvousEnv, now: datetime) -> list[Write]:
-    """The ConfigMap that releases all containers. Pods of the Go operator do not read ours."""
-    if not all(pod.created_by_us for pod in observed.pods()) or barrier_is_refused(observed, now):
-        return []
-    return [Create(CONFIG_MAPS, observed.job.key, partial(barrier_manifest, observed.job, env))]
-
-
-def required_names(observed: ObservedJob, pods: list[list[Write]]) -> tuple[tuple[Resource[Any], Key], ...]:
-    """The barrier's name must be free before a pod is created.
-
-    Another owner's ConfigMap, perhaps of a deleted job of this name, would start the containers with wrong addresses.
-    """
-    return ((CONFIG_MAPS, observed.job.key),) if any(pods) and not observed.spec.is_elastic else ()
-
-
-def barrier_is_refused(observed: ObservedJob, now: datetime) -> bool:
-    return observed.job.key in _active_refusals(observed, CONFIG_MAPS.plural, now)
-
-
 def group_is_refused(observed: ObservedJob, now: datetime) -> bool:
-    return observed.job.key in _active_refusals(observed, POD_GROUPS.plural, now)
-
-
-def kubelet_nudges(observed: ObservedJob, digest: str) -> list[Write]:
-    """An annotation makes kubelet sync a pod that waits for the barrier: after 0.1 s instead of up to 13."""
-    change = {"metadata": {"annotations": {ENDPOINTS_ANNOTATION: digest}}}
-    return [
-        Patch(PODS, pod.key, pod.uid, change)
-        for pod in observed.pods()
-        if pod.waiting == BARRIER_WAIT_REASON and pod.nudged_for != digest
-    ]
+    return observed.job.key in observed.active_refusals(POD_GROUPS.plural, now)

@@ -6,7 +6,7 @@ dashboards go on working; ours have the group's prefix.
 
 from typing import Any
 
-from paddle_operator.api.paddlejob import API_VERSION, GROUP, KIND, Role
+from paddle_operator.api.paddlejob import API_VERSION, GROUP, KIND, PaddleJobSpec, Role
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.job_view import Job
 
@@ -40,3 +40,8 @@ def owner_reference(job: Job) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def replicas_text(spec: PaddleJobSpec) -> str:
+    """`ps=2,worker=4`: the replicas for which a barrier was written."""
+    return ",".join(f"{role}={part.replicas}" for role, part in spec.roles.items())

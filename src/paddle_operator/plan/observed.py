@@ -5,10 +5,11 @@ Built for every plan, so it must be cheap: 5,000 pods take a few milliseconds.
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cached_property
 
 from paddle_operator.api.paddlejob import Intranet, Mode, PaddleJobSpec, Role
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Key
 from paddle_operator.kube.writes import Refusal
 from paddle_operator.plan.children import Children, PodView
 from paddle_operator.plan.job_view import Job
@@ -43,6 +44,10 @@ class ObservedJob:
             else:
                 role, index = position
                 self.pods_by_role[role][index] = pod
+
+    def active_refusals(self, kind: str, now: datetime) -> dict[Key, str]:
+        """What the API server refused, and why, until the back-off is over."""
+        return {each.key: each.reason for each in self.refusals if each.kind == kind and each.retry_at > now}
 
     def _is_obsolete(self, role: Role, pod: PodView) -> bool:
         """A pod that is being deleted is obsolete whatever its exit code, unless it succeeded.

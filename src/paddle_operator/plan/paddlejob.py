@@ -9,20 +9,17 @@ from paddle_operator.api.paddlejob import Condition, Intranet, Phase
 from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import event_on_transition, find_condition, with_conditions
 from paddle_operator.kube.writes import EventIntent, Plan, StatusOrder, Write, earliest, with_requeue
+from paddle_operator.plan.barrier import barrier_creates, barrier_is_refused, kubelet_nudges, required_names
 from paddle_operator.plan.children import Children, PodView
 from paddle_operator.plan.deadlines import active_deadline_exceeded, next_deadline, start_deadline_exceeded
 from paddle_operator.plan.diff import (
     MAX_QUICK_WRITES,
-    barrier_creates,
-    barrier_is_refused,
     force_deletes,
     go_finalizer_patches,
     group_is_refused,
-    kubelet_nudges,
     next_force_delete,
     obsolete_deletes,
     pod_creates,
-    required_names,
     service_creates,
     stuck_terminating,
     waves,

@@ -1,28 +1,25 @@
-"""Pods from a role's template, and the barrier ConfigMap. User fields stay as written; ours fill the gaps."""
+"""Pods from a role's template. User fields stay as written; ours fill the gaps."""
 
-import base64
 from typing import Any
 
-from paddle_operator.api.paddlejob import Intranet, PaddleJobSpec, Role, RoleSpec
+from paddle_operator.api.paddlejob import Intranet, Role, RoleSpec
 from paddle_operator.kube.objects import Manifest
+from paddle_operator.plan.barrier import HOSTS_KEY
 from paddle_operator.plan.endpoints import ports_of
 from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.metadata import (
     ATTEMPT_ANNOTATION,
-    ENDPOINTS_ANNOTATION,
     JOB_UID_LABEL,
     POD_NAME_LABEL,
-    REPLICAS_ANNOTATION,
     ROLE_ANNOTATION,
     ROLE_LABEL,
     owner_reference,
     pod_name,
 )
 from paddle_operator.plan.pod_template import main_container_index, requests_device, restart_policy
-from paddle_operator.plan.rendezvous_env import RendezvousEnv, pod_variables
+from paddle_operator.plan.rendezvous_env import pod_variables
 from paddle_operator.plan.scheduling_policy import VOLCANO, gang_annotations
 
-HOSTS_KEY = "hosts"
 HOSTS_VOLUME = "paddle-hosts"
 
 
@@ -116,36 +113,3 @@ def _with_port(container: dict[str, Any], port: dict[str, Any]) -> list[dict[str
     if any(each.get("containerPort") == port["containerPort"] for each in ports):
         return ports
     return [*ports, {**port, "protocol": "TCP"}]
-
-
-def barrier_manifest(job: Job, env: RendezvousEnv) -> Manifest:
-    """The barrier ConfigMap: no container of the job starts before it exists."""
-    assert job.spec
-    manifest: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": job.key.name,
-            "namespace": job.key.namespace,
-            "labels": {POD_NAME_LABEL: job.key.name},
-            "annotations": {
-                ATTEMPT_ANNOTATION: str(job.status.attempt),
-                REPLICAS_ANNOTATION: replicas_text(job.spec),
-                ENDPOINTS_ANNOTATION: env.digest,
-            },
-            "ownerReferences": [owner_reference(job)],
-        },
-        "data": dict(env.variables),
-    }
-    if env.hosts:  # as binary data, which envFrom ignores
-        manifest["binaryData"] = {HOSTS_KEY: _base64(env.hosts)}
-    return manifest
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def replicas_text(spec: PaddleJobSpec) -> str:
-    """`ps=2,worker=4`: the replicas for which a barrier was written."""
-    return ",".join(f"{role}={part.replicas}" for role, part in spec.roles.items())

@@ -31,9 +31,8 @@ from paddle_operator.plan.failure_policy import (
 )
 from paddle_operator.plan.finish import fail
 from paddle_operator.plan.job_view import JobPlan
-from paddle_operator.plan.metadata import pod_name
+from paddle_operator.plan.metadata import pod_name, replicas_text
 from paddle_operator.plan.observed import ObservedJob, individually_replaceable
-from paddle_operator.plan.pod_builder import replicas_text
 from paddle_operator.plan.status import RUNNING, counted_status, make_condition, with_counts
 
 MAX_CONCURRENT_REPLACEMENTS = 64  # UIDs in the status, which stays small; further pods are replaced after these

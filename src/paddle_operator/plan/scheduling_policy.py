@@ -9,17 +9,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from paddle_operator.api.paddlejob import PaddleJobSpec, Role, RoleSpec, SchedulingPolicy
+from paddle_operator.api.paddlejob import PaddleJobSpec, Role
 from paddle_operator.api.reasons import Reason
 from paddle_operator.kube.conditions import find_condition
-from paddle_operator.kube.objects import Manifest
-from paddle_operator.kube.pod_requests import as_quantities, pod_requests
-from paddle_operator.kube.quantities import Amounts, amounts, times, total
+from paddle_operator.kube.quantities import amounts
 from paddle_operator.kube.writes import Create, Delete, Patch, Write
 from paddle_operator.plan.children import PodView
 from paddle_operator.plan.job_view import Job
-from paddle_operator.plan.metadata import owner_reference
-from paddle_operator.plan.pod_group import POD_GROUP_API_VERSION, POD_GROUPS, GroupView
+from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, desired_group_spec, group_manifest
 from paddle_operator.plan.status import ACCEPTED, NotRunningReason
 
 VOLCANO = "volcano"  # the value of --scheduling, and of schedulerName
@@ -98,11 +95,11 @@ def group_writes(
     """Create the group, or update it to the spec if the job owns it."""
     if group is None and (due := group_creation_time(job, spec, now)) and now < due:
         return
-    desired = _desired_fields(spec)
+    desired = desired_group_spec(spec)
     if group and blocks_itself(group, pods):
         desired["minResources"] = {}  # Volcano admits it at once; the next reconcile restores the field
     if group is None:
-        yield Create(POD_GROUPS, job.key, partial(_manifest, job, desired))
+        yield Create(POD_GROUPS, job.key, partial(group_manifest, job, desired))
     elif group.owner_uid == job.uid and not group.terminating:
         change = {name: value for name, value in desired.items() if getattr(group, VIEW_FIELDS[name]) != value}
         if not desired["queue"]:  # Volcano's webhook, if installed, writes the default
@@ -130,55 +127,12 @@ VIEW_FIELDS = {
 }
 
 
-def _desired_fields(spec: PaddleJobSpec) -> dict[str, Any]:
-    policy = spec.scheduling_policy or SchedulingPolicy()
-    members = policy.min_available or _min_members(spec)
-    return {
-        "minMember": members,
-        "minResources": dict(policy.min_resources) or _min_resources(spec, members),
-        "queue": policy.queue,
-        "priorityClassName": policy.priority_class,
-    }
-
-
 def _equal_amounts(observed: dict[str, Any], desired: dict[str, Any]) -> bool:
     """`1000m` equals 1, and 4 equals "4"."""
     try:
         return amounts(observed) == amounts(desired)
     except ValueError:
         return False
-
-
-def _min_members(spec: PaddleJobSpec) -> int:
-    """How many pods the job needs to train: an elastic job fewer than all."""
-    return (spec.worker.requests or spec.worker.replicas) if spec.is_elastic and spec.worker else spec.total
-
-
-def _min_resources(spec: PaddleJobSpec, members: int) -> dict[str, str]:
-    """The requests of the first `members` pods, in the order of creation."""
-    requests: list[Amounts] = []
-    for part in spec.roles.values():
-        number = min(members, part.replicas)
-        members -= number
-        requests.append(times(number, _parsed_requests(part)))
-    return as_quantities(total(requests))
-
-
-def _parsed_requests(part: RoleSpec) -> Amounts:
-    """Empty for an invalid quantity: creating the pods then reports the error."""
-    try:
-        return pod_requests(part.template["spec"])
-    except ValueError:
-        return {}
-
-
-def _manifest(job: Job, fields: dict[str, Any]) -> Manifest:
-    return {
-        "apiVersion": POD_GROUP_API_VERSION,
-        "kind": "PodGroup",
-        "metadata": {"name": job.key.name, "namespace": job.key.namespace, "ownerReferences": [owner_reference(job)]},
-        "spec": {name: value for name, value in fields.items() if value},
-    }
 
 
 def gang_annotations(job: Job, role: Role) -> dict[str, str]:
