@@ -1,4 +1,4 @@
-"""The cluster as a user has it: kubectl, and waiting for what it tells."""
+"""The cluster under test, through kubectl as a user would."""
 
 import json
 import subprocess
@@ -17,42 +17,44 @@ Manifest = dict[str, Any]
 
 
 class KubectlError(RuntimeError):
-    """What kubectl said."""
+    """kubectl failed; the message has its arguments and output."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    kubectl: str
+    kubectl_path: str
     namespace: str
-    patience_seconds: int
+    timeout_seconds: int
 
-    def says(self, *arguments: str, stdin: str = "") -> str:
-        """In our namespace. Raises KubectlError."""
-        command = [self.kubectl, "--namespace", self.namespace, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise KubectlError(f"{' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl in the suite's namespace and return its output. Raises KubectlError."""
+        command = [self.kubectl_path, "--namespace", self.namespace, *arguments]
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise KubectlError(f"{' '.join(arguments)}: {result.stderr.strip()}")
+        return result.stdout
 
     def apply(self, *manifests: Manifest) -> None:
-        self.says("apply", "--filename=-", stdin=yaml.safe_dump_all(manifests))
+        self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(manifests))
 
-    def remove(self, *manifests: Manifest) -> None:
-        patience = f"--timeout={self.patience_seconds}s"
-        self.says("delete", "--filename=-", patience, stdin=yaml.safe_dump_all(manifests))
+    def delete(self, *manifests: Manifest) -> None:
+        timeout = f"--timeout={self.timeout_seconds}s"
+        self.kubectl("delete", "--filename=-", timeout, stdin=yaml.safe_dump_all(manifests))
 
-    def wait(self, what: str, condition: str) -> None:
-        self.says("wait", what, f"--for={condition}", f"--timeout={self.patience_seconds}s")
+    def wait(self, target: str, condition: str) -> None:
+        self.kubectl("wait", target, f"--for={condition}", f"--timeout={self.timeout_seconds}s")
 
-    def phase(self, job: str, phase: str) -> None:
-        """Wait for it; where it does not come, the error has what the job says instead."""
+    def wait_phase(self, job: str, phase: str) -> None:
+        """Wait until a job has a phase. Raises KubectlError with the job's description and pods."""
         try:
             self.wait(f"pdj/{job}", f"jsonpath={{.status.phase}}={phase}")
         except KubectlError as error:
-            raise KubectlError(f"{error}\n{self.says('describe', 'pdj', job)}\n{self.says('get', 'pods')}") from None
+            raise KubectlError(
+                f"{error}\n{self.kubectl('describe', 'pdj', job)}\n{self.kubectl('get', 'pods')}"
+            ) from None
 
-    def operators_of_every_namespace(self) -> list[str]:
-        found = json.loads(self.says("get", "deployments", "--all-namespaces", "--output=json"))["items"]
+    def find_cluster_wide_operators(self) -> list[str]:
+        found = json.loads(self.kubectl("get", "deployments", "--all-namespaces", "--output=json"))["items"]
         return [
             f"deployment/{MANAGER} in {each['metadata']['namespace']}"
             for each in found
@@ -61,23 +63,23 @@ class Cluster:
             if not any(argument.startswith("--namespace=") for argument in container.get("args", []))
         ]
 
-    def nodes_with_room(self) -> int:
-        """Those that take any pod: not cordoned, and without a taint that keeps pods away."""
-        found = json.loads(self.says("get", "nodes", "--output=json"))["items"]
-        keeps_away = {"NoSchedule", "NoExecute"}
+    def count_schedulable_nodes(self) -> int:
+        """Count the nodes that accept any pod: not cordoned, without a NoSchedule or NoExecute taint."""
+        found = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
+        repelling_effects = {"NoSchedule", "NoExecute"}
         return sum(
             not each["spec"].get("unschedulable")
-            and not any(taint["effect"] in keeps_away for taint in each["spec"].get("taints", []))
+            and not any(taint["effect"] in repelling_effects for taint in each["spec"].get("taints", []))
             for each in found
         )
 
     def pods_of(self, job: str) -> dict[str, Manifest]:
-        found: list[Manifest] = json.loads(self.says("get", "pods", "--output=json"))["items"]
+        found: list[Manifest] = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
         return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["name"].startswith(f"{job}-")}
 
 
-def operator(namespace: str, image: str, *more_arguments: str, replicas: int = 1) -> list[Manifest]:
-    """The manifest of the README with another namespace and another image; the namespace itself is ours already."""
+def operator_manifests(namespace: str, image: str, *extra_arguments: str, replicas: int = 1) -> list[Manifest]:
+    """The README's manifest with another namespace and image, without the Namespace, which exists."""
     text = OPERATOR.read_text().replace("paddle-system", namespace)
     found: list[Manifest] = [each for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
     for each in found:
@@ -85,12 +87,12 @@ def operator(namespace: str, image: str, *more_arguments: str, replicas: int = 1
             (container,) = each["spec"]["template"]["spec"]["containers"]
             each["spec"]["replicas"] = replicas
             container["image"] = image
-            container["args"] += more_arguments
+            container["args"] += extra_arguments
     return found
 
 
-def a_job(name: str, image: str, roles: dict[str, tuple[int, str]], **spec: Any) -> Manifest:
-    """Each role is a number of pods and the command of a shell."""
+def make_job(name: str, image: str, roles: dict[str, tuple[int, str]], **spec: Any) -> Manifest:
+    """A PaddleJob; each role has a number of pods and a shell command."""
     limits = {"cpu": "100m", "memory": "64Mi"}
     return {
         "apiVersion": "batch.paddlepaddle.org/v1",

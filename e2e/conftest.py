@@ -1,4 +1,4 @@
-"""What the suite is told by variables, and the namespace that it makes and removes."""
+"""Settings from environment variables, and the namespace that the suite creates and deletes."""
 
 import os
 import shutil
@@ -9,38 +9,38 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster import CRD, MANAGER, Cluster, operator
+from e2e.cluster import CRD, MANAGER, Cluster, operator_manifests
 
 IMAGE = os.environ.get("E2E_IMAGE", "busybox:1.36")
 CONTROLLER_IMAGE = os.environ.get("E2E_CONTROLLER_IMAGE", "paddle-operator/controller:v0.1.0")
-AS_PROCESS = os.environ.get("E2E_OPERATOR") == "process"  # beside the cluster, where nodes cannot pull its image
+RUN_AS_PROCESS = os.environ.get("E2E_OPERATOR") == "process"  # on this machine, if nodes cannot pull the image
 KEEP = os.environ.get("E2E_KEEP") == "1"
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    kubectl = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    assert kubectl, "there is no kubectl: put it on PATH, or name it in KUBECTL"
-    made = Cluster(kubectl, f"paddle-e2e-{uuid.uuid4().hex[:6]}", int(os.environ.get("E2E_PATIENCE_SECONDS", "180")))
-    if watching := made.operators_of_every_namespace():
-        pytest.exit(
-            f"{', '.join(watching)} would take the suite's jobs for its own: stop it first, or use another cluster"
-        )
-    made.says("apply", "--server-side", "--force-conflicts", f"--filename={CRD}")
-    made.wait(f"--filename={CRD}", "condition=Established")  # before that there is no such kind to kubectl
-    made.says("create", "namespace", made.namespace)
+    kubectl_path = os.environ.get("KUBECTL") or shutil.which("kubectl")
+    assert kubectl_path, "kubectl not found: put it on PATH, or set KUBECTL to its path"
+    cluster = Cluster(
+        kubectl_path, f"paddle-e2e-{uuid.uuid4().hex[:6]}", int(os.environ.get("E2E_PATIENCE_SECONDS", "180"))
+    )
+    if others := cluster.find_cluster_wide_operators():
+        pytest.exit(f"{', '.join(others)} would reconcile the suite's jobs, too: stop it first, or use another cluster")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRD}")
+    cluster.wait(f"--filename={CRD}", "condition=Established")  # until then kubectl does not know the kind
+    cluster.kubectl("create", "namespace", cluster.namespace)
     try:
-        yield made
+        yield cluster
     finally:
         if not KEEP:
-            made.says("delete", "namespace", made.namespace, f"--timeout={made.patience_seconds}s")
+            cluster.kubectl("delete", "namespace", cluster.namespace, f"--timeout={cluster.timeout_seconds}s")
 
 
 @pytest.fixture(scope="session")
-def installed(cluster: Cluster) -> Iterator[Cluster]:
-    """With the operator at work: its Deployment, or a process of ours in its stead."""
-    cluster.apply(*operator(cluster.namespace, CONTROLLER_IMAGE, replicas=0 if AS_PROCESS else 1))
-    if not AS_PROCESS:
+def operator_cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a running operator: its Deployment, or a process on this machine."""
+    cluster.apply(*operator_manifests(cluster.namespace, CONTROLLER_IMAGE, replicas=0 if RUN_AS_PROCESS else 1))
+    if not RUN_AS_PROCESS:
         cluster.wait(f"deployment/{MANAGER}", "condition=Available")
         yield cluster
         return

@@ -12,7 +12,7 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
 from tests.install.installation import CRD, ROOT, restart_controller_manager
 
-SUCCEEDING_PODS = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worker-*", "rests-worker-*")
+SUCCEEDING_PODS = ("ps-*-worker-*", "done-*-worker-*", "names-worker-*", "single-worker-*", "suspended-worker-*")
 FAILING_PODS = ("clean-*-worker-1", "retried-worker-0")
 
 
