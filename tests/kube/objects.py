@@ -1,13 +1,13 @@
-"""Small objects for the tests of the runtime."""
+"""Resources and manifests for the tests of kube/."""
 
 from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 
-POD_TEMPLATES = Resource("api/v1", "podtemplates", Object)  # the test bed serves these straight from etcd
+POD_TEMPLATES = Resource("api/v1", "podtemplates", Object)  # served without a watch cache in the test bed
 NAMESPACES = Resource("api/v1", "namespaces", Object, namespaced=False)
 NODES = Resource("api/v1", "nodes", Object, namespaced=False)
 
 
-def a_config_map(key: Key, **data: str) -> Manifest:
+def make_config_map(key: Key, **data: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -16,7 +16,7 @@ def a_config_map(key: Key, **data: str) -> Manifest:
     }
 
 
-def a_pod_template(key: Key, **labels: str) -> Manifest:
+def make_pod_template(key: Key, **labels: str) -> Manifest:
     containers = [{"name": "paddle", "image": "paddle"}]
     return {
         "apiVersion": "v1",
@@ -26,7 +26,7 @@ def a_pod_template(key: Key, **labels: str) -> Manifest:
     }
 
 
-def a_pod(key: Key, *, node: str = "") -> Manifest:
+def make_pod(key: Key, *, node: str = "") -> Manifest:
     spec = {"containers": [{"name": "paddle", "image": "paddle"}], "terminationGracePeriodSeconds": 0}
     if node:
         spec["nodeName"] = node

@@ -20,7 +20,7 @@ from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.conftest import say
-from tests.kube.objects import NAMESPACES, POD_TEMPLATES, a_config_map, a_pod_template
+from tests.kube.objects import NAMESPACES, POD_TEMPLATES, make_config_map, make_pod_template
 
 Result = TypeVar("Result")
 
@@ -90,7 +90,7 @@ class CacheLife(RuleBasedStateMachine):
 
     def manifest(self, kind: Resource[Object], name: str) -> Manifest:
         key = Key(self.namespace, name)
-        return a_pod_template(key) if kind is POD_TEMPLATES else a_config_map(key)
+        return make_pod_template(key) if kind is POD_TEMPLATES else make_config_map(key)
 
     # Writes, of others and our own
 

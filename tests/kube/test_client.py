@@ -25,13 +25,13 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Added, Deleted, Erro
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
-from tests.kube.kubelet import Kubelet
-from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
+from tests.kube.fake_kubelet import FakeKubelet
+from tests.kube.objects import POD_TEMPLATES, make_config_map, make_pod, make_pod_template
 
 
 async def test_an_object_is_created_read_changed_and_deleted(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    created = await client.create(CONFIG_MAPS, a_config_map(key, colour="red"))
+    created = await client.create(CONFIG_MAPS, make_config_map(key, colour="red"))
     assert created == await client.get(CONFIG_MAPS, key)
     merged = await client.merge(CONFIG_MAPS, key, {"metadata": {"labels": {"x": "1"}}})
     assert merged.metadata.labels == {"x": "1"}
@@ -51,13 +51,13 @@ def _labelled(key: Key, **labels: str) -> dict[str, object]:
 
 async def test_refusals_are_told_apart_by_reason(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    created = await client.create(CONFIG_MAPS, a_config_map(key))
+    created = await client.create(CONFIG_MAPS, make_config_map(key))
     with pytest.raises(AlreadyExists, match=f"create configmaps {namespace}/a"):
-        await client.create(CONFIG_MAPS, a_config_map(key))
+        await client.create(CONFIG_MAPS, make_config_map(key))
     with pytest.raises(Conflict):
         await client.delete(CONFIG_MAPS, key, uid="another")
     with pytest.raises(Invalid, match=r"metadata\.name"):
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "Not_A_Name")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "Not_A_Name")))
     stale = {"metadata": {"resourceVersion": "1"}, "data": {"a": "b"}}
     with pytest.raises(Conflict, match=f"patch configmaps {namespace}/a"):
         await client.merge(CONFIG_MAPS, key, stale)
@@ -66,15 +66,15 @@ async def test_refusals_are_told_apart_by_reason(client: Client, namespace: str)
         await client.apply(CONFIG_MAPS, _labelled(key, z="4"), manager="second")
     forced = await client.apply(CONFIG_MAPS, _labelled(key, z="4"), manager="second", force=True)
     assert forced.uid == created.uid
-    assert (await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")), dry_run=True)).key.name == "b"
+    assert (await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "b")), dry_run=True)).key.name == "b"
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAPS, Key(namespace, "b"))
 
 
 async def test_replace_is_compare_and_swap(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    created = await client.create(CONFIG_MAPS, a_config_map(key))
-    manifest = a_config_map(key, colour="blue")
+    created = await client.create(CONFIG_MAPS, make_config_map(key))
+    manifest = make_config_map(key, colour="blue")
     manifest["metadata"]["resourceVersion"] = created.metadata.resource_version
     await client.replace(CONFIG_MAPS, manifest)
     with pytest.raises(Conflict, match=f"update configmaps {namespace}/a"):
@@ -96,10 +96,10 @@ async def test_a_list_whose_pages_were_compacted_away_says_so(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     for number in range(3):
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, f"a{number}")))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, f"a{number}")))
     async with aclosing(client.list_pages(POD_TEMPLATES, Scope(namespace), size=2)) as pages:
         await anext(pages)
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "later")))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, "later")))
         await control_plane.compact()
         with pytest.raises(Expired, match="list podtemplates"):
             await anext(pages)
@@ -107,11 +107,11 @@ async def test_a_list_whose_pages_were_compacted_away_says_so(
 
 async def test_a_watch_tells_every_change_in_order(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    created = await client.create(CONFIG_MAPS, a_config_map(key))
+    created = await client.create(CONFIG_MAPS, make_config_map(key))
     since = created.metadata.resource_version
     await client.merge(CONFIG_MAPS, key, {"data": {"colour": "red"}})
     await client.delete(CONFIG_MAPS, key)
-    await client.create(CONFIG_MAPS, a_config_map(key))
+    await client.create(CONFIG_MAPS, make_config_map(key))
     changes: list[object] = []
     async with aclosing(client.watch(CONFIG_MAPS, Scope(namespace, fields="metadata.name=a"), since=since)) as batches:
         async for batch in batches:
@@ -124,9 +124,9 @@ async def test_a_watch_tells_every_change_in_order(client: Client, namespace: st
 async def test_watch_from_a_compacted_version_is_a_410(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
-    since = (await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "a")))).metadata.resource_version
+    since = (await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, "a")))).metadata.resource_version
     for name in "bc":
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, name)))
     await control_plane.compact()
     async with aclosing(client.watch(POD_TEMPLATES, Scope(namespace), since=since)) as batches:
         changes = [change async for batch in batches for change in batch]
@@ -135,7 +135,7 @@ async def test_watch_from_a_compacted_version_is_a_410(
 
 async def test_deleting_a_pod_with_grace_tells_what_is_left(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    manifest = a_pod(key, node="nowhere")
+    manifest = make_pod(key, node="nowhere")
     manifest["spec"]["terminationGracePeriodSeconds"] = 30
     created = await client.create(PODS, manifest)
     left = await client.delete(PODS, key, uid=created.uid, propagation="Background")
@@ -149,7 +149,7 @@ async def test_deleting_a_pod_with_grace_tells_what_is_left(client: Client, name
 
 async def test_an_eviction_ends_a_pod(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    await client.create(PODS, a_pod(key))
+    await client.create(PODS, make_pod(key))
     await client.evict(key)
     with pytest.raises(NotFound):
         await client.get(PODS, key)
@@ -157,24 +157,24 @@ async def test_an_eviction_ends_a_pod(client: Client, namespace: str) -> None:
         await client.evict(key)
 
 
-async def test_the_log_of_a_pod_is_followed_line_by_line(client: Client, namespace: str, kubelet: Kubelet) -> None:
+async def test_the_log_of_a_pod_is_followed_line_by_line(client: Client, namespace: str, kubelet: FakeKubelet) -> None:
     key = Key(namespace, "a")
-    await client.create(PODS, a_pod(key, node=kubelet.node))
+    await client.create(PODS, make_pod(key, node=kubelet.node))
     async with aclosing(client.read_log(key, container="paddle", follow=True, tail=2)) as lines:
-        kubelet.print(b"epoch 1, lo")
-        kubelet.print(b"ss 0.5\nepoch 2, loss 0.4\n")
+        kubelet.write_log(b"epoch 1, lo")
+        kubelet.write_log(b"ss 0.5\nepoch 2, loss 0.4\n")
         assert [await anext(lines), await anext(lines)] == [b"epoch 1, loss 0.5", b"epoch 2, loss 0.4"]
-        kubelet.print(b"no end of line")
-        kubelet.exit()
+        kubelet.write_log(b"no end of line")
+        kubelet.end_log()
         assert [line async for line in lines] == [b"no end of line"]
-    assert kubelet.asked == {"follow": "true", "tailLines": "2"}
+    assert kubelet.last_query == {"follow": "true", "tailLines": "2"}
 
 
 async def test_unavailable_log_is_refused_by_the_server(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
     with pytest.raises(NotFound, match=f"get the log of {namespace}/a"):
         await anext(client.read_log(key))
-    await client.create(PODS, a_pod(key))
+    await client.create(PODS, make_pod(key))
     with pytest.raises(Invalid, match=f"get the log of {namespace}/a: container nosuch is not valid for pod a"):
         await anext(client.read_log(key, container="nosuch"))
 
@@ -184,7 +184,7 @@ async def test_a_busy_server_is_obeyed_and_any_call_may_be_sent_again(
 ) -> None:
     rule = proxy.when(verb="create").respond_with(429, retry_after=1, times=2)
     began_at = asyncio.get_running_loop().time()
-    await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+    await proxied.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
     assert rule.fire_count == 2
     assert asyncio.get_running_loop().time() - began_at >= 2
 
@@ -194,7 +194,7 @@ async def test_a_server_that_is_busy_for_long_is_told_to_the_caller(
 ) -> None:
     proxy.when(verb="create").respond_with(429, retry_after=120)
     with pytest.raises(TooManyRequests) as refused:
-        await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+        await proxied.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
     assert refused.value.retry_after == 120
     assert len(proxy.find_requests(verb="create")) == 1
 
@@ -203,19 +203,19 @@ async def test_reads_are_retried_and_creates_are_not(proxy: FaultProxy, proxied:
     key = Key(namespace, "a")
     proxy.when(verb="create").reset_after_server(times=1)
     with pytest.raises(Unreachable, match=f"create configmaps {namespace}/a: lost the connection"):
-        await proxied.create(CONFIG_MAPS, a_config_map(key))
+        await proxied.create(CONFIG_MAPS, make_config_map(key))
     assert len(proxy.find_requests(verb="create")) == 1
     proxy.when(verb="get").respond_with(500, times=1)
     proxy.when(verb="get").reset_before_server(times=1)
     assert (await proxied.get(CONFIG_MAPS, key)).key == key
     proxy.when(verb="create").respond_with(500)
     with pytest.raises(ServerFault, match="500"):
-        await proxied.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
+        await proxied.create(CONFIG_MAPS, make_config_map(Key(namespace, "b")))
 
 
 async def test_a_merge_whose_answer_was_lost_is_sent_again(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    await proxied.create(CONFIG_MAPS, a_config_map(key))
+    await proxied.create(CONFIG_MAPS, make_config_map(key))
     proxy.when(verb="patch").reset_after_server(times=1)
     assert (await proxied.merge(CONFIG_MAPS, key, {"metadata": {"labels": {"x": "1"}}})).metadata.labels == {"x": "1"}
 
@@ -250,7 +250,7 @@ async def test_a_write_behind_a_closed_fence_is_not_sent(
     connection = proxy.connection(control_plane.credentials.token_of("tester-1"))
     async with Client(connection, fence=closed, clock=FakeClock()) as client:
         with pytest.raises(Fenced):
-            await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+            await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAPS, Key(namespace, "a"))
     assert [seen.verb for seen in proxy.requests] == ["get"]

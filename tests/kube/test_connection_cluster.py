@@ -24,8 +24,8 @@ from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.credentials import TESTERS_GROUP
 from testbed.faults import FaultProxy
-from tests.kube.objects import a_config_map
-from tests.support.kubeconfigs import a_kubeconfig, a_plugin, an_exec, runs_of
+from tests.kube.objects import make_config_map
+from tests.support.kubeconfigs import count_runs, make_exec_user, write_kubeconfig, write_plugin
 
 
 class UserInfo(View, frozen=True):
@@ -100,7 +100,7 @@ class Here:
 
     def connection(self, user: dict[str, Any], **cluster: str) -> ServerConfig:
         known = {"server": self._control_plane.server, "certificate-authority": "ca.crt"}
-        path = a_kubeconfig(self.directory / "config", cluster=known | cluster, user=user)
+        path = write_kubeconfig(self.directory / "config", cluster=known | cluster, user=user)
         return from_kubeconfig(path, clock=self.clock)
 
 
@@ -134,27 +134,27 @@ async def test_client_certificate_inline_or_in_files(here: Here, control_plane: 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_a_plugins_token_is_believed(here: Here, version: str) -> None:
-    plugin = a_plugin(here.directory / "login", f"answer(token={here.token('tester-4')!r})")
+    plugin = write_plugin(here.directory / "login", f"answer(token={here.token('tester-4')!r})")
     api_version = f"client.authentication.k8s.io/{version}"
-    assert await who_comes_by(here.connection(an_exec(plugin, apiVersion=api_version))) == "tester-4"
-    assert runs_of(plugin) == 1
+    assert await who_comes_by(here.connection(make_exec_user(plugin, apiVersion=api_version))) == "tester-4"
+    assert count_runs(plugin) == 1
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_a_plugins_certificate_is_believed(here: Here, control_plane: ControlPlane, version: str) -> None:
     john = control_plane.issue_client_certificate("john")
     status = {"clientCertificateData": john.certificate.read_text(), "clientKeyData": john.key.read_text()}
-    plugin = a_plugin(here.directory / "login", f"answer(**json.loads({json.dumps(status)!r}))")
+    plugin = write_plugin(here.directory / "login", f"answer(**json.loads({json.dumps(status)!r}))")
     api_version = f"client.authentication.k8s.io/{version}"
-    assert await who_comes_by(here.connection(an_exec(plugin, apiVersion=api_version))) == "john"
-    assert runs_of(plugin) == 1
+    assert await who_comes_by(here.connection(make_exec_user(plugin, apiVersion=api_version))) == "john"
+    assert count_runs(plugin) == 1
 
 
 async def test_plugin_reruns_when_its_token_is_refused(here: Here) -> None:
     tokens = ["stale", here.token("tester-5")]
-    plugin = a_plugin(here.directory / "login", f"answer(token={tokens!r}[run - 1])")
-    assert await who_comes_by(here.connection(an_exec(plugin))) == "tester-5"
-    assert runs_of(plugin) == 2
+    plugin = write_plugin(here.directory / "login", f"answer(token={tokens!r}[run - 1])")
+    assert await who_comes_by(here.connection(make_exec_user(plugin))) == "tester-5"
+    assert count_runs(plugin) == 2
 
 
 async def test_an_impersonated_user_is_who_the_server_sees(here: Here) -> None:
@@ -346,7 +346,7 @@ async def test_an_informer_goes_on_with_the_new_token(
         file.write_text(new)
         await how(here, proxy, old)
         proxy.when(verb="watch").end_watch(times=1)
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "late")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "late")))
         await asyncio.wait_for(seen.wait(), 100)
         following.cancel()
         await asyncio.wait((following,))

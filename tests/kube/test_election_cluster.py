@@ -19,7 +19,7 @@ from testbed.audit import AuditedWrites
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
 from tests.conftest import say
-from tests.kube.orders import OrderDesk, an_order, answer_to
+from tests.kube.toy_operator import ToyOperator, copy_key, make_source
 
 ROUNDS = 10
 # A request that was sent just before the holder's time ran out may be under way for two seconds more.
@@ -38,7 +38,7 @@ class JumpingClock(SystemClock):
 
 
 class Contender:
-    """One replica of an operator whose whole work is to answer each `order-N` with a `done-N`."""
+    """One replica of an operator that only copies each `source-N` to a `copy-N`."""
 
     def __init__(self, control_plane: ControlPlane, namespace: str, user: str, terms: LeaseTimings = TERMS) -> None:
         self.user = user
@@ -103,17 +103,17 @@ class Contender:
                 clock=self.clock,
             )
             client = await stack.enter_async_context(Client(connection, fence=self._elector.fence))
-            self._manager = OrderDesk(client, self._namespace, elector=self._elector).manager
+            self._manager = ToyOperator(client, self._namespace, elector=self._elector).manager
             if self._stopped:
                 return
             await self._manager.run()
 
 
-async def orders_keep_coming(client: Client, namespace: str, made: list[Key]) -> None:
+async def create_sources(client: Client, namespace: str, made: list[Key]) -> None:
     while True:
-        order = Key(namespace, f"order-{len(made)}")
-        await client.create(CONFIG_MAPS, an_order(order))
-        made.append(order)
+        source = Key(namespace, f"source-{len(made)}")
+        await client.create(CONFIG_MAPS, make_source(source))
+        made.append(source)
         await asyncio.sleep(0.05)
 
 
@@ -164,7 +164,7 @@ async def an_election(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(one.running())
         await stack.enter_async_context(two.running())
-        ordering = asyncio.ensure_future(orders_keep_coming(client, namespace, made))
+        creating = asyncio.ensure_future(create_sources(client, namespace, made))
         await asyncio.gather(one.heal(), two.heal())
         while not (one.leading or two.leading):
             await asyncio.sleep(0.005)
@@ -177,7 +177,7 @@ async def an_election(
             assert not leader.leading
             await leader.heal()
             leader, rival = rival, leader
-        ordering.cancel()
+        creating.cancel()
         await until_done(client, namespace, made)
     writes = (await control_plane.audit.between(start, await control_plane.audit.mark())).by(one.user, two.user)
     work = AuditedWrites(write for write in writes if write.resource == "configmaps")
@@ -192,10 +192,10 @@ async def an_election(
     assert all("lease" in death for death in one.died + two.died)
     created = [write.name for write in work if write.code == 201]
     assert len(created) == len(set(created))
-    assert {answer_to(order).name for order in made} <= {write.name for write in work if write.may_have_acted}
+    assert {copy_key(source).name for source in made} <= {write.name for write in work if write.may_have_acted}
     return (
         f"election: {ROUNDS} take-overs in {min(took):.2f} to {max(took):.2f} s (lease {TERMS.lease_seconds} s), "
-        f"{len(made)} orders, {len(work)} writes in {len(offices)} terms"
+        f"{len(made)} sources, {len(work)} writes in {len(offices)} terms"
     )
 
 
@@ -203,7 +203,7 @@ async def until_done(client: Client, namespace: str, made: list[Key]) -> None:
     async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
         while True:
             there = {each.key for each in await client.list_all(CONFIG_MAPS, Scope(namespace))}
-            if {answer_to(order) for order in made} <= there:
+            if {copy_key(source) for source in made} <= there:
                 return
             await asyncio.sleep(0.1)
 

@@ -21,7 +21,7 @@ from paddle_operator.kube.errors import KubeError
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
-from tests.support.kubeconfigs import TOKEN, a_kubeconfig, a_plugin, an_exec
+from tests.support.kubeconfigs import TOKEN, make_exec_user, write_kubeconfig, write_plugin
 
 OTHER_AUTHORITY = trustme.CA().cert_pem.bytes()
 
@@ -70,7 +70,7 @@ TROUBLES = [
     Trouble(
         "the plugin is not installed",
         'the exec plugin "no-such-login" of user "me" in {config} is not there: brew install no-such-login',
-        user=an_exec("no-such-login", installHint="brew install\n  no-such-login"),
+        user=make_exec_user("no-such-login", installHint="brew install\n  no-such-login"),
     ),
     Trouble(
         "the plugin fails",
@@ -236,8 +236,8 @@ class Scene:
         cluster = {name: self.filled(value) for name, value in trouble.cluster.items()}
         user = {name: self.filled(value) if isinstance(value, str) else value for name, value in trouble.user.items()}
         if trouble.plugin:
-            user = an_exec(a_plugin(self._directory / "login", trouble.plugin))
-        a_kubeconfig(self._directory / "config", cluster=self._right | cluster, user=user)
+            user = make_exec_user(write_plugin(self._directory / "login", trouble.plugin))
+        write_kubeconfig(self._directory / "config", cluster=self._right | cluster, user=user)
         return self._directory / trouble.file
 
     def filled(self, text: str) -> str:

@@ -16,7 +16,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Object, Resourc
 from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
-from tests.kube.objects import a_config_map, a_pod
+from tests.kube.objects import make_config_map, make_pod
 
 
 class Series(View, frozen=True):
@@ -120,7 +120,7 @@ async def until(condition: Callable[[], bool], clock: FakeClock, second: float =
 
 
 async def test_news_are_shown_by_kubectl(desk: Desk, control_plane: ControlPlane, namespace: str) -> None:
-    pod = await desk.client.create(PODS, a_pod(Key(namespace, "mnist-worker-0")))
+    pod = await desk.client.create(PODS, make_pod(Key(namespace, "mnist-worker-0")))
     async with desk.running_recorder() as recorder:
         about = ObjectReference("v1", "Pod", pod.key, pod.uid)
         recorder.normal(about, "Placed", "the pod has a node")
@@ -165,7 +165,7 @@ async def test_a_long_note_is_cut_to_what_the_server_takes(desk: Desk) -> None:
 
 async def test_an_object_with_a_long_name_can_be_told_about(desk: Desk) -> None:
     name = "a" * 199 + "-" + "b" * 50  # cut where the dash is, it would be no name any more
-    await desk.client.create(CONFIG_MAPS, a_config_map(Key(desk.namespace, name)))
+    await desk.client.create(CONFIG_MAPS, make_config_map(Key(desk.namespace, name)))
     async with desk.recorder() as recorder:
         recorder.normal(desk.object(name), "Named", "long")
         await recorder.flush()

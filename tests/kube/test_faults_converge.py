@@ -14,9 +14,9 @@ from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy, FaultRule
 from tests.conftest import say
-from tests.kube.orders import OrderDesk, an_order, answer_to
+from tests.kube.toy_operator import ToyOperator, copy_key, make_source
 
-ORDERS = 5
+SOURCES = 5
 # What one desk may send in a second: its informer pauses 0.1 s at least and twice as long each time; its four workers
 # take five keys, each of which is sent at most four times a pass and comes back after 0.05, 0.1, 0.2, 0.4 s.
 MOST_PER_SECOND = 60
@@ -63,24 +63,24 @@ def in_force(proxy: FaultProxy, fault: str) -> Iterator[None]:
 
 
 class Trial:
-    """A desk behind a proxy of its own, a customer who goes on ordering, and the question whether all is done."""
+    """A ToyOperator behind its own proxy, and a direct client that creates sources and checks the copies."""
 
-    def __init__(self, desk: OrderDesk, proxy: FaultProxy, customer: Client, name: str, namespace: str) -> None:
+    def __init__(self, operator: ToyOperator, proxy: FaultProxy, tenant: Client, name: str, namespace: str) -> None:
         self.proxy = proxy
-        self._desk = desk
-        self._customer = customer
+        self._operator = operator
+        self._direct = tenant
         self._name = name
         self._namespace = namespace
-        self._ordered: list[Key] = []
+        self._created: list[Key] = []
 
-    async def order(self, count: int) -> None:
+    async def create_sources(self, count: int) -> None:
         for _ in range(count):
-            key = Key(self._namespace, f"{self._name}-order-{len(self._ordered)}")
-            await self._customer.create(CONFIG_MAPS, an_order(key, self._name))
-            self._ordered.append(key)
+            key = Key(self._namespace, f"{self._name}-source-{len(self._created)}")
+            await self._direct.create(CONFIG_MAPS, make_source(key, self._name))
+            self._created.append(key)
 
     async def converged(self) -> None:
-        """Return when every order is answered and the cache equals the server. Raises TimeoutError with the rest."""
+        """Return when every source is copied and the cache equals the server. Raises TimeoutError with the rest."""
         try:
             async with asyncio.timeout(WAIT_TIMEOUT_SECONDS):
                 while open_ends := await self._open_ends():  # the server is asked, not a task of ours
@@ -90,27 +90,27 @@ class Trial:
 
     async def _open_ends(self) -> list[str]:
         scope = Scope(self._namespace)
-        there = {each.key: each for each in await self._customer.list_all(CONFIG_MAPS, scope)}
-        cached = {each.key: each.version for each in self._desk.orders.store}
-        ordered = {key: there[key].version for key in self._ordered}
-        unanswered = [f"{answer_to(key)} is missing" for key in self._ordered if answer_to(key) not in there]
-        return unanswered + ([f"the cache has {cached}, the server {ordered}"] if cached != ordered else [])
+        there = {each.key: each for each in await self._direct.list_all(CONFIG_MAPS, scope)}
+        cached = {each.key: each.version for each in self._operator.sources.store}
+        on_server = {key: there[key].version for key in self._created}
+        missing = [f"{copy_key(key)} is missing" for key in self._created if copy_key(key) not in there]
+        return missing + ([f"the cache has {cached}, the server {on_server}"] if cached != on_server else [])
 
 
 @asynccontextmanager
 async def trial(control_plane: ControlPlane, name: str, namespace: str, clock: Clock) -> AsyncIterator[Trial]:
     token = control_plane.credentials.token_of("tester-3")
     async with (
-        Client(control_plane.connection()) as customer,
+        Client(control_plane.connection()) as tenant,
         FaultProxy(control_plane.connection()) as proxy,
         Client(proxy.connection(token), response_timeout=0.5, clock=clock) as client,
     ):
-        desk = OrderDesk(client, namespace, customer=name, idle_seconds=0.5, clock=clock)
-        running = asyncio.ensure_future(desk.manager.run())
+        operator = ToyOperator(client, namespace, tenant=name, idle_seconds=0.5, clock=clock)
+        running = asyncio.ensure_future(operator.manager.run())
         try:
-            yield Trial(desk, proxy, customer, name, namespace)
+            yield Trial(operator, proxy, tenant, name, namespace)
         finally:
-            desk.manager.stop()
+            operator.manager.stop()
             await running
 
 
@@ -119,11 +119,11 @@ async def test_a_fault_ends_in_convergence_and_nothing_spins_meanwhile(
 ) -> None:
     async def live_through(number: int, fault: str) -> None:
         async with trial(control_plane, f"desk-{number}", namespace, SystemClock()) as alone:
-            await alone.order(2)
+            await alone.create_sources(2)
             await alone.converged()
             alone.proxy.clear_requests()
             with in_force(alone.proxy, fault):
-                await alone.order(ORDERS)
+                await alone.create_sources(SOURCES)
                 await asyncio.sleep(2)
                 assert alone.proxy.peak_per_second() <= MOST_PER_SECOND, fault
             await alone.converged()
@@ -144,15 +144,15 @@ async def test_every_pair_of_faults_converges_without_spinning(
     async def live_through(number: int, first: str, second: str) -> None:
         """The second begins while the first is on, and outlasts it."""
         async with at_once, trial(control_plane, f"pair-{number}", namespace, AcceleratedClock(SPEED)) as pair:
-            await pair.order(1)
+            await pair.create_sources(1)
             with in_force(pair.proxy, first):
-                await pair.order(2)
+                await pair.create_sources(2)
                 await asyncio.sleep(0.1)
                 inner = in_force(pair.proxy, second)
                 inner.__enter__()
                 await asyncio.sleep(0.2)
             try:
-                await pair.order(1)
+                await pair.create_sources(1)
                 await asyncio.sleep(0.2)
             finally:
                 inner.__exit__(None, None, None)

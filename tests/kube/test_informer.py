@@ -19,7 +19,7 @@ from paddle_operator.kube.work_queue import Priority
 from testbed.clock import AcceleratedClock, FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
-from tests.kube.objects import POD_TEMPLATES, a_config_map, a_pod, a_pod_template
+from tests.kube.objects import POD_TEMPLATES, make_config_map, make_pod, make_pod_template
 
 Told = tuple[str, str, Priority]
 
@@ -116,11 +116,11 @@ async def running(informer: Informer[Any, Any]) -> AsyncIterator[Ear]:
 
 async def test_what_exists_is_listed_and_what_happens_is_followed(client: Client, namespace: str) -> None:
     for number in range(5):
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, f"old{number}")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, f"old{number}")))
     informer = informer_of(client, namespace, page_size=2)
     async with running(informer) as ear:
         assert ear.told == [("added", f"old{number}", Priority.LOW) for number in range(5)]
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "new")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "new")))
         await client.delete(CONFIG_MAPS, Key(namespace, "old0"))
         await client.merge(CONFIG_MAPS, Key(namespace, "new"), {"data": {"a": "b"}})
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
@@ -134,8 +134,8 @@ async def test_after_a_cut_it_goes_on_without_listing_again(
     informer = informer_of(proxied, namespace)
     async with running(informer) as ear:
         proxy.when(verb="watch").reset_watch(times=1)
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "b")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
     assert len(proxy.find_requests(verb="list")) == 1
 
@@ -146,7 +146,7 @@ async def test_a_watch_that_is_stalled_half_open_is_noticed(
     informer = informer_of(proxied, namespace, idle_seconds=0.5)
     async with running(informer) as ear:
         proxy.when(verb="watch").stall(times=1)
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
     assert len(proxy.find_requests(verb="list")) == 1
 
@@ -184,14 +184,14 @@ async def test_relist_after_410_reports_only_differences(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for name in ("same", "changed", "gone"):
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, name)))
     informer = informer_of(proxied, namespace, POD_TEMPLATES)
     async with running(informer) as ear:
         ear.told.clear()
         proxy.reset_connections()
         await client.merge(POD_TEMPLATES, Key(namespace, "changed"), {"metadata": {"labels": {"a": "b"}}})
         await client.delete(POD_TEMPLATES, Key(namespace, "gone"))
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, "new")))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, "new")))
         await control_plane.compact()
         proxy.heal()
         await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
@@ -204,13 +204,13 @@ async def test_object_recreated_in_an_outage_is_two_changes(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     key = Key(namespace, "a")
-    await client.create(POD_TEMPLATES, a_pod_template(key))
+    await client.create(POD_TEMPLATES, make_pod_template(key))
     informer = informer_of(proxied, namespace, POD_TEMPLATES)
     async with running(informer) as ear:
         ear.told.clear()
         proxy.reset_connections()
         await client.delete(POD_TEMPLATES, key)
-        await client.create(POD_TEMPLATES, a_pod_template(key))
+        await client.create(POD_TEMPLATES, make_pod_template(key))
         await control_plane.compact()
         proxy.heal()
         await ear.until_versions(await on_server(client, POD_TEMPLATES, namespace))
@@ -221,14 +221,14 @@ async def test_compaction_between_pages_lists_in_one_piece(
     control_plane: ControlPlane, client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for number in range(3):
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, f"a{number}")))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, f"a{number}")))
     compacted = asyncio.Event()
     second_page = proxy.when(verb="list", predicate=lambda asked: "continue" in asked.query).hold(compacted, times=1)
     informer = informer_of(proxied, namespace, POD_TEMPLATES, page_size=2)
     task = asyncio.ensure_future(informer.run())
     await second_page.wait_fired()
     for name in ("later", "latest"):
-        await client.create(POD_TEMPLATES, a_pod_template(Key(namespace, name)))
+        await client.create(POD_TEMPLATES, make_pod_template(Key(namespace, name)))
     await control_plane.compact()
     compacted.set()
     await asyncio.wait_for(informer.wait_synced(), WAIT_TIMEOUT_SECONDS)
@@ -245,12 +245,12 @@ async def test_our_own_writes_are_seen_before_the_watch_tells_them(
     async with running(informer) as ear:
         stalled = proxy.when(verb="watch").stall()
         key = Key(namespace, "a")
-        informer.observe_write(created := await client.create(CONFIG_MAPS, a_config_map(key)))
+        informer.observe_write(created := await client.create(CONFIG_MAPS, make_config_map(key)))
         assert informer.store.get(key) == created
         informer.observe_delete(key, created.uid, await client.delete(CONFIG_MAPS, key))
         assert informer.store.get(key) is None
         stalled.remove()
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "last")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "last")))
         await ear.until(lambda: informer.store.get(Key(namespace, "last")) is not None)
     told = [deed for deed, name, _ in ear.told if name == "a"]
     assert told == ["added", "deleted"]  # the echo adds nothing
@@ -264,13 +264,15 @@ async def test_undecodable_object_does_not_hide_others(
 
     strict = Resource("api/v1", "configmaps", Strict)
     for name in ("good", "bad"):
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, name), **({"x": "text"} if name == "bad" else {})))
+        await client.create(
+            CONFIG_MAPS, make_config_map(Key(namespace, name), **({"x": "text"} if name == "bad" else {}))
+        )
     scope = Scope(namespace, fields="metadata.name!=kube-root-ca.crt")
     informer: Informer[Strict, Strict] = Informer(client, strict, scope)
     async with running(informer) as ear:
         assert [each.key.name for each in informer.store] == ["good"]
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "worse"), x="text"))
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "fine")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "worse"), x="text"))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "fine")))
         await client.delete(CONFIG_MAPS, Key(namespace, "worse"))
         await client.merge(CONFIG_MAPS, Key(namespace, "bad"), {"data": None})
         await ear.until(lambda: {each.key.name for each in informer.store} == {"good", "fine", "bad"})
@@ -287,7 +289,7 @@ async def test_what_is_kept_is_what_the_projection_makes(client: Client, namespa
     def brief(pod: Pod) -> Brief:
         return Brief(pod.key, pod.uid, pod.version, pod.status.phase)
 
-    await client.create(PODS, a_pod(Key(namespace, "a")))
+    await client.create(PODS, make_pod(Key(namespace, "a")))
     informer = Informer(client, PODS, Scope(namespace), project=brief)
     by_phase = informer.store.index(lambda kept: (kept.phase,))
     async with running(informer):
@@ -299,10 +301,10 @@ async def test_the_api_server_itself_may_be_killed_and_started_again(breakable_c
     async with Client(breakable_control_plane.connection()) as client:
         informer = informer_of(client, namespace)
         async with running(informer) as ear:
-            await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "before")))
+            await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "before")))
             await breakable_control_plane.api_server.kill()
             await breakable_control_plane.api_server.start()
-            await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "after")))
+            await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "after")))
             await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
 
 
@@ -314,7 +316,7 @@ async def test_optional_kind_is_watched_once_installed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "a")))
+    await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "a")))
     clock = NotingClock()
     missing = proxy.when(lambda asked: asked.verb in ("list", "watch")).respond_with(404)
     informer = informer_of(proxied, namespace, optional=True, clock=clock)
@@ -327,7 +329,7 @@ async def test_optional_kind_is_watched_once_installed(
         missing.remove()
         await ear.until(lambda: not informer.absent)
         assert versions(informer) == await on_server(client, CONFIG_MAPS, namespace)
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, "b")))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "b")))
         await ear.until_versions(await on_server(client, CONFIG_MAPS, namespace))
     assert ear.presence == [("absent", 0), ("there", 1)]
     assert [record.message for record in caplog.records if record.name == "paddle_operator.kube.informer"] == [
@@ -340,7 +342,7 @@ async def test_an_optional_kind_that_goes_away_takes_its_objects_along(
     client: Client, proxy: FaultProxy, proxied: Client, namespace: str
 ) -> None:
     for name in ("a", "b"):
-        await client.create(CONFIG_MAPS, a_config_map(Key(namespace, name)))
+        await client.create(CONFIG_MAPS, make_config_map(Key(namespace, name)))
     informer = informer_of(proxied, namespace, optional=True, clock=NotingClock())
     async with running(informer) as ear:
         ear.told.clear()

@@ -20,7 +20,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from paddle_operator.kube.work_queue import Queue
 from testbed.clock import FakeClock, run_ready_tasks
 from testbed.faults import FaultProxy
-from tests.kube.orders import OrderDesk, an_order, answer_to
+from tests.kube.toy_operator import ToyOperator, copy_key, make_source
 
 SOON_SECONDS = 60.0  # each takes milliseconds, but a machine may stall
 
@@ -188,25 +188,25 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def answered(client: Client, order: Key) -> None:
-    while answer_to(order) not in {each.key for each in await client.list_all(CONFIG_MAPS, Scope(order.namespace))}:
+async def answered(client: Client, source: Key) -> None:
+    while copy_key(source) not in {each.key for each in await client.list_all(CONFIG_MAPS, Scope(source.namespace))}:
         await asyncio.sleep(0.02)
 
 
 async def test_work_continues_after_stop_and_restart(client: Client, namespace: str) -> None:
-    order = Key(namespace, "order-1")
+    source = Key(namespace, "source-1")
     for _ in range(2):
-        await client.create(CONFIG_MAPS, an_order(order))
-        desk = OrderDesk(client, namespace)
+        await client.create(CONFIG_MAPS, make_source(source))
+        desk = ToyOperator(client, namespace)
         running = asyncio.ensure_future(desk.manager.run())
-        await asyncio.wait_for(answered(client, order), SOON_SECONDS)
+        await asyncio.wait_for(answered(client, source), SOON_SECONDS)
         desk.manager.stop()
         await asyncio.wait_for(running, SOON_SECONDS)
-        order = Key(namespace, "order-2")
+        source = Key(namespace, "source-2")
 
 
 async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: Client, namespace: str) -> None:
-    desk = OrderDesk(proxied, namespace)
+    desk = ToyOperator(proxied, namespace)
     running = asyncio.ensure_future(desk.manager.run())
     await until(
         lambda: any(seen.code == 200 for seen in proxy.find_requests(verb="watch"))
@@ -220,9 +220,9 @@ async def test_an_idle_manager_sends_nothing_at_all(proxy: FaultProxy, proxied: 
 
 async def test_unreachable_server_is_reported_and_stop_works() -> None:
     async with Client(StaticServerConfig("http://127.0.0.1:1")) as nowhere:
-        desk = OrderDesk(nowhere, "default")
+        desk = ToyOperator(nowhere, "default")
         running = asyncio.ensure_future(desk.manager.run())
-        await until(lambda: desk.orders.problem is not None)
+        await until(lambda: desk.sources.problem is not None)
         assert "cannot reach http://127.0.0.1:1: Connection refused" in next(desk.manager.readiness_problems())
         desk.manager.stop()
         await asyncio.wait_for(running, SOON_SECONDS)

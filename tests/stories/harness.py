@@ -28,7 +28,7 @@ from testbed.audit import AuditedWrites, AuditLog
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.watch_until import WAIT_TIMEOUT_SECONDS, WatchedObjects, watch_objects
-from tests.support.rights import connection_of_operator
+from tests.support.service_account import create_operator_connection
 
 
 class FullObject(Object, frozen=True):
@@ -143,7 +143,7 @@ class ClusterHarness:
         The clock is for its decisions only; connections and events use real time.
         """
         plane = self.control_plane
-        mine = await connection_of_operator(plane) if isinstance(plane, ControlPlane) else plane.connection()
+        mine = await create_operator_connection(plane) if isinstance(plane, ControlPlane) else plane.connection()
         async with RecordingClient(mine) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings), clock)

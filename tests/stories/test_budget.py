@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import say
 from tests.stories.harness import ClusterHarness
 from tests.stories.jobs import a_job
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 PODS = 24
 FEW = 15  # status, events, the ConfigMap and the clean-up together, however many pods there are

@@ -26,7 +26,7 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import NEVER, exits
 from tests.conftest import say
 from tests.stories.harness import FULL_EVENTS, FULL_JOBS, FullObject, instant
-from tests.support.rights import OPERATOR, connection_of_operator
+from tests.support.service_account import OPERATOR, create_operator_connection
 
 Manifest = dict[str, Any]
 AT_ONCE = 6
@@ -88,7 +88,7 @@ async def operator(
     control_plane: ControlPlane, namespace: str, clock: OffsetClock, dies_at: int = 0, *, after: bool = False
 ) -> AsyncIterator[MortalClient]:
     """Leaving it is a kill: nothing is drained, flushed or given back."""
-    async with MortalClient(await connection_of_operator(control_plane)) as client:
+    async with MortalClient(await create_operator_connection(control_plane)) as client:
         client.lives_until(dies_at, after=after)
         recorder = Recorder(client, reporter="paddle-operator", clock=AcceleratedClock(SLOWLY))
         jobs = PaddleJobs(client, recorder, Settings(namespace=namespace), clock)

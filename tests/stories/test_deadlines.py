@@ -11,7 +11,7 @@ from testbed.clock import OffsetClock
 from testbed.hollow_script import never_starts
 from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, about, instant, of_job
 from tests.stories.jobs import a_job
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

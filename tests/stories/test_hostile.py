@@ -28,7 +28,7 @@ from tests.stories.harness import FULL_EVENTS, FULL_JOBS, Event, FullObject
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
 from tests.stories.jobs import a_job
 from tests.stories.test_stored_before import ANYTHING, CRDS
-from tests.support.rights import OPERATOR, connection_of_operator
+from tests.support.service_account import OPERATOR, create_operator_connection
 
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 QUOTA = {"pods": "60", "services": "20"}
@@ -111,7 +111,7 @@ async def crowd(lawless_control_plane: ControlPlane) -> AsyncIterator[Crowd]:
 @asynccontextmanager
 async def operator(control_plane: ControlPlane) -> AsyncIterator[None]:
     """In all namespaces, as it is installed by default."""
-    async with Client(await connection_of_operator(control_plane)) as client:
+    async with Client(await create_operator_connection(control_plane)) as client:
         recorder = Recorder(client, reporter="paddle-operator")
         jobs = PaddleJobs(client, recorder)
         manager = build_manager(recorder, [jobs])

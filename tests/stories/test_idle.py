@@ -23,7 +23,7 @@ from testbed.watch_until import watch_objects
 from tests.conftest import say
 from tests.stories.harness import FULL_JOBS
 from tests.stories.jobs import a_job
-from tests.support.rights import OPERATOR, connection_of_operator
+from tests.support.service_account import OPERATOR, create_operator_connection
 
 JOBS = 1000
 NODES = 4
@@ -103,7 +103,7 @@ async def test_thousand_running_jobs_cost_no_write(
 ) -> None:
     async with (
         Client(control_plane.connection()) as client,
-        Client(await connection_of_operator(control_plane)) as ours,
+        Client(await create_operator_connection(control_plane)) as ours,
         HollowNodes(client, count=NODES, pods=JOBS // NODES + 10) as nodes,
         watch_objects(client, FULL_JOBS, Scope(namespace)) as jobs,
     ):

@@ -8,7 +8,7 @@ from testbed.clock import OffsetClock
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.harness import FULL_PODS, ClusterHarness, about
 from tests.stories.jobs import a_job, a_template, with_template
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 
 async def test_drained_node_restarts_the_job_elsewhere(harness: ClusterHarness) -> None:

@@ -8,7 +8,7 @@ import pytest
 from paddle_operator.kube.errors import Invalid
 from tests.stories.harness import FULL_JOBS, ClusterHarness, about
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 OURS = "batch.paddlepaddle.org/paddle-operator"
 THEIRS = {"multikueue": "kueue.x-k8s.io/multikueue", "other": "example.com/trainer"}

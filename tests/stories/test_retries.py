@@ -12,7 +12,7 @@ from testbed.clock import OffsetClock
 from testbed.hollow_script import exits, ignores_sigterm
 from tests.stories.harness import FULL_EVENTS, FULL_PODS, ClusterHarness, FullObject, about, instant, of_job
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
 PAUSE = timedelta(seconds=10)

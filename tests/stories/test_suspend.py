@@ -5,7 +5,7 @@ import asyncio
 from testbed.hollow_script import ignores_sigterm
 from tests.stories.harness import ClusterHarness, about, conditions, of_job
 from tests.stories.jobs import Job, a_job, a_template, with_template
-from tests.support.rights import OPERATOR
+from tests.support.service_account import OPERATOR
 
 RESTS = [("Accepted", "True", "SpecValid"), ("Running", "False", "Suspended"), ("Suspended", "True", "Suspended")]
 RUNS_AGAIN = [

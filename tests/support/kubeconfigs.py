@@ -1,4 +1,4 @@
-"""Kubeconfigs and exec plugins as a test describes them."""
+"""Builders of kubeconfigs and exec plugins."""
 
 import stat
 import sys
@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-TOKEN = "s3cr3t-t0ken"  # the one that no message may hold
+TOKEN = "s3cr3t-t0ken"  # a secret: no message may contain it
 
 
-def a_kubeconfig(
+def write_kubeconfig(
     path: Path,
     *,
     cluster: dict[str, Any] | None = None,
     user: dict[str, Any] | None = None,
     namespace: str | None = None,
 ) -> Path:
-    """A file with one context, "here", for the cluster "there" and the user "me"."""
+    """Write a kubeconfig with one context "here": the cluster "there" and the user "me"."""
     context = {"cluster": "there", "user": "me", "namespace": namespace}
     document = {
         "apiVersion": "v1",
@@ -31,8 +31,8 @@ def a_kubeconfig(
     return path
 
 
-def a_plugin(path: Path, body: str) -> Path:
-    """An executable Python program: `answer(**status)` prints an ExecCredential, `run` counts from 1."""
+def write_plugin(path: Path, body: str) -> Path:
+    """Write an executable: `answer(**status)` prints an ExecCredential, `run` is the number of the run, from 1."""
     path.write_text(
         f"#!{sys.executable} -IS\n"
         "import json, os, subprocess, sys, time\n"
@@ -48,12 +48,12 @@ def a_plugin(path: Path, body: str) -> Path:
     return path
 
 
-def runs_of(plugin: Path) -> int:
+def count_runs(plugin: Path) -> int:
     runs = plugin.with_suffix(".runs")
     return len(runs.read_text().splitlines()) if runs.exists() else 0
 
 
-def an_exec(command: Path | str, **fields: Any) -> dict[str, Any]:
+def make_exec_user(command: Path | str, **fields: Any) -> dict[str, Any]:
     """The user section that runs a plugin."""
     settings = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": str(command)}
     return {"exec": settings | fields}

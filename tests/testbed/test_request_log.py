@@ -1,4 +1,4 @@
-"""Does a request mean to us what it means to an API server?"""
+"""Does the proxy parse a request as an API server does?"""
 
 import pytest
 
@@ -11,7 +11,7 @@ JOBS = f"/apis/{GROUP}/v1/namespaces/team/paddlejobs"
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "meant"),
+    ("method", "path", "expected"),
     [
         ("GET", "/version", RequestTarget("get")),
         ("GET", "/api/v1", RequestTarget("get")),
@@ -44,10 +44,10 @@ JOBS = f"/apis/{GROUP}/v1/namespaces/team/paddlejobs"
         ),
     ],
 )
-def test_a_request_means_what_the_api_server_takes_it_for(method: str, path: str, meant: RequestTarget) -> None:
+def test_request_target_is_parsed_as_by_the_api_server(method: str, path: str, expected: RequestTarget) -> None:
     bare, _, query = path.partition("?")
-    assert parse_target(method, bare, dict(term.split("=", 1) for term in query.split("&") if term)) == meant
+    assert parse_target(method, bare, dict(term.split("=", 1) for term in query.split("&") if term)) == expected
 
 
-def test_the_peak_is_that_of_the_worst_second_wherever_it_begins() -> None:
+def test_peak_is_the_maximum_of_any_second() -> None:
     assert peak_per_second(RequestRecord(at, "get") for at in (0.0, 0.9, 1.0, 1.2, 1.8, 1.9, 3.0)) == 5

@@ -308,7 +308,7 @@ def test_a_module_that_cannot_be_had_is_told_in_gos_words(tmp_path: Path) -> Non
     go = tmp_path / "go"
     go.write_text('#!/bin/sh\necho \'{"Error": "no such host"}\'\nexit 1\n')
     go.chmod(0o755)
-    with pytest.raises(AssetsError, match=r"cannot download volcano.sh/volcano v1.10.0: no such host\. To have it"):
+    with pytest.raises(AssetsError, match=r"cannot download volcano.sh/volcano v1.10.0: no such host\. To fix this"):
         volcano_assets.MODULE.download(go, tmp_path)
 
 

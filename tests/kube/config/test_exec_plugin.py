@@ -13,7 +13,7 @@ from paddle_operator.kube.config.exec_plugin import ExecPlugin
 from paddle_operator.kube.config.kubeconfig import read
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
-from tests.support.kubeconfigs import TOKEN, a_kubeconfig, a_plugin, an_exec, runs_of
+from tests.support.kubeconfigs import TOKEN, count_runs, make_exec_user, write_kubeconfig, write_plugin
 
 Build = Callable[..., ExecPlugin]
 
@@ -35,7 +35,7 @@ def build(tmp_path: Path, clock: FakeClock) -> Build:
         path: str = os.environ["PATH"],
         **fields: Any,
     ) -> ExecPlugin:
-        file = a_kubeconfig(tmp_path / "config", user=an_exec(command, **fields))
+        file = write_kubeconfig(tmp_path / "config", user=make_exec_user(command, **fields))
         settings = read(file, {}).choose().user.value.exec
         assert settings is not None
         environ = {"PATH": path, "OUTER": "outer"}
@@ -61,16 +61,16 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_token_is_kept_as_long_as_nobody_refuses_it(tmp_path: Path, build: Build, clock: FakeClock) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
+    program = write_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
     assert await plugin.credentials() == Credentials(Secret("token 1"))
     await clock.advance(100_000)
     assert await plugin.credentials() is await plugin.credentials()
-    assert runs_of(program) == 1
+    assert count_runs(program) == 1
 
 
 async def test_plugin_gets_arguments_variables_and_cluster(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login",
         "answer(token=json.dumps([sys.argv[1:], os.environ['OUTER'], os.environ['OWN'], asked, sys.stdin.read()]))",
     )
@@ -95,19 +95,21 @@ async def test_plugin_gets_arguments_variables_and_cluster(tmp_path: Path, build
 
 
 async def test_the_cluster_is_told_only_to_a_program_that_asks(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token=' '.join(asked['spec']))")
+    program = write_plugin(tmp_path / "login", "answer(token=' '.join(asked['spec']))")
     plugin = build(program, cluster_info=lambda: {"server": "https://there:6443"})
     assert await plugin.credentials() == Credentials(Secret("interactive"))
 
 
 async def test_a_bare_command_is_found_in_the_path(tmp_path: Path, build: Build) -> None:
-    a_plugin(tmp_path / "login", "answer(token='found')")
+    write_plugin(tmp_path / "login", "answer(token='found')")
     plugin = build("login", path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert await plugin.credentials() == Credentials(Secret("found"))
 
 
 async def test_a_certificate_comes_with_its_key(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "answer(clientCertificateData='the certificate', clientKeyData='the key')")
+    program = write_plugin(
+        tmp_path / "login", "answer(clientCertificateData='the certificate', clientKeyData='the key')"
+    )
     credentials = await build(program).credentials()
     assert credentials.token is None
     assert credentials.pair is not None
@@ -116,7 +118,7 @@ async def test_a_certificate_comes_with_its_key(tmp_path: Path, build: Build) ->
 
 
 async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build, clock: FakeClock) -> None:
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login",
         "answer(token=f'token {run}', expirationTimestamp=f'2026-01-01T0{run}:00:00Z')",  # the clock starts at 00:00
     )
@@ -129,42 +131,42 @@ async def test_plugin_reruns_shortly_before_expiry(tmp_path: Path, build: Build,
     clock.step_wall_clock(3600)  # somebody corrects the wall clock, the one that an expiry is written in
     await clock.advance(1)
     assert await plugin.credentials() == Credentials(Secret("token 3"))
-    assert runs_of(program) == 3
+    assert count_runs(program) == 3
 
 
 async def test_expired_credential_does_not_rerun_plugin_in_a_loop(
     tmp_path: Path, build: Build, clock: FakeClock
 ) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token='old', expirationTimestamp='2025-01-01T00:00:00Z')")
+    program = write_plugin(tmp_path / "login", "answer(token='old', expirationTimestamp='2025-01-01T00:00:00Z')")
     plugin = build(program)
     for _ in range(5):
         await plugin.credentials()
-    assert runs_of(program) == 1
+    assert count_runs(program) == 1
     await clock.advance(1)
     await plugin.credentials()
-    assert runs_of(program) == 2
+    assert count_runs(program) == 2
 
 
 async def test_many_requests_share_one_run(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "time.sleep(0.05); answer(token=f'token {run}')")
+    program = write_plugin(tmp_path / "login", "time.sleep(0.05); answer(token=f'token {run}')")
     plugin = build(program)
     proofs = await asyncio.gather(*(plugin.credentials() for _ in range(20)))
     assert {id(credentials) for credentials in proofs} == {id(proofs[0])}
-    assert runs_of(program) == 1
+    assert count_runs(program) == 1
 
 
 async def test_concurrent_requests_share_one_plugin_failure(tmp_path: Path, build: Build, clock: FakeClock) -> None:
-    program = a_plugin(tmp_path / "login", "if run == 1: sys.exit('no network')\nanswer(token='at last')")
+    program = write_plugin(tmp_path / "login", "if run == 1: sys.exit('no network')\nanswer(token='at last')")
     plugin = build(program)
     results = await asyncio.gather(*(plugin.credentials() for _ in range(20)), return_exceptions=True)
     assert all(isinstance(result, Misconfigured) for result in results)
-    assert runs_of(program) == 1
+    assert count_runs(program) == 1
     await clock.advance(1)
     assert await plugin.credentials() == Credentials(Secret("at last"))
 
 
 async def test_refused_credential_is_dropped_once(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token=f'token {run}')")
+    program = write_plugin(tmp_path / "login", "answer(token=f'token {run}')")
     plugin = build(program)
     refused = await plugin.credentials()
 
@@ -173,16 +175,16 @@ async def test_refused_credential_is_dropped_once(tmp_path: Path, build: Build) 
         return await plugin.credentials()
 
     assert await asyncio.gather(*(another_try() for _ in range(10))) == [Credentials(Secret("token 2"))] * 10
-    assert runs_of(program) == 2
+    assert count_runs(program) == 2
     assert await plugin.renew(None)
     assert await plugin.credentials() == Credentials(Secret("token 3"))
 
 
 async def test_cancelled_waiter_kills_its_plugin(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "if run == 1: time.sleep(600)\nanswer(token=f'token {run}')")
+    program = write_plugin(tmp_path / "login", "if run == 1: time.sleep(600)\nanswer(token=f'token {run}')")
     plugin = build(program)
     first = asyncio.create_task(plugin.credentials())
-    await until(lambda: runs_of(program) == 1)
+    await until(lambda: count_runs(program) == 1)
     second = asyncio.create_task(plugin.credentials())
     first.cancel()
     assert await second == Credentials(Secret("token 2"))
@@ -190,7 +192,7 @@ async def test_cancelled_waiter_kills_its_plugin(tmp_path: Path, build: Build) -
 
 
 async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path, build: Build, clock: FakeClock) -> None:
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login",
         "child = subprocess.Popen(['sleep', '600'])\n"
         f"with open({str(tmp_path / 'pids')!r}, 'w') as file: file.write(f'{{os.getpid()}} {{child.pid}}.')\n"
@@ -220,7 +222,7 @@ def alive(pid: int) -> bool:
 
 
 async def test_a_helper_that_a_program_leaves_behind_holds_nobody_up(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login",
         "helper = subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)\nanswer(token=str(helper.pid))",
     )
@@ -249,7 +251,7 @@ async def test_a_program_that_cannot_be_started_is_told(tmp_path: Path, build: B
 async def test_plugin_failure_shows_stderr_without_secrets(tmp_path: Path, build: Build) -> None:
     jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
     base64 = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC/BKcwggSjAgEAAoIBAQ"
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login",
         f"print('{TOKEN}')\n"
         f"sys.exit('''traceback\\nlong ago\\nsent Authorization: Bearer abc and token={TOKEN} and {jwt}\\n"
@@ -288,7 +290,7 @@ async def test_plugin_failure_shows_stderr_without_secrets(tmp_path: Path, build
     ],
 )
 async def test_rubbish_is_one_sentence(tmp_path: Path, build: Build, body: str, sentence: str) -> None:
-    assert sentence in await refusal_of(build(a_plugin(tmp_path / "login", body)))
+    assert sentence in await refusal_of(build(write_plugin(tmp_path / "login", body)))
 
 
 @pytest.mark.parametrize(
@@ -324,11 +326,11 @@ def test_settings_that_cannot_work_are_refused_before_any_run(
 async def test_a_program_is_told_whether_it_may_ask_a_person(
     tmp_path: Path, build: Build, mode: str, terminal: bool, expected: str
 ) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token=str(asked['spec']['interactive']))")
+    program = write_plugin(tmp_path / "login", "answer(token=str(asked['spec']['interactive']))")
     assert await build(program, interactiveMode=mode, terminal=terminal).credentials() == Credentials(Secret(expected))
 
 
 async def test_interactive_plugin_needs_a_terminal(tmp_path: Path, build: Build) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token='x')")
+    program = write_plugin(tmp_path / "login", "answer(token='x')")
     assert "there is no terminal" in await refusal_of(build(program, interactiveMode="Always"))
-    assert runs_of(program) == 0
+    assert count_runs(program) == 0

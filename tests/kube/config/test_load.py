@@ -14,7 +14,7 @@ from paddle_operator.kube.config.load import from_kubeconfig, in_cluster, load
 from paddle_operator.kube.config.server import ServerConfig
 from paddle_operator.kube.errors import Misconfigured
 from testbed.clock import FakeClock
-from tests.support.kubeconfigs import TOKEN, a_kubeconfig, a_plugin, an_exec, runs_of
+from tests.support.kubeconfigs import TOKEN, count_runs, make_exec_user, write_kubeconfig, write_plugin
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -50,7 +50,7 @@ def data(text: str) -> str:
 
 
 def connected(path: Path, **parts: Any) -> ServerConfig:
-    return from_kubeconfig(a_kubeconfig(path / "config", **parts), environ={"PATH": os.environ["PATH"]})
+    return from_kubeconfig(write_kubeconfig(path / "config", **parts), environ={"PATH": os.environ["PATH"]})
 
 
 async def refusal_of(path: Path, **parts: Any) -> str:
@@ -130,8 +130,8 @@ def test_outside_a_pod_there_is_no_account(account: Path, missing: str) -> None:
 
 def test_precedence_of_named_file_pod_and_home(account: Path, tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
-    home = a_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "https://home"})
-    named = a_kubeconfig(tmp_path / "named", cluster={"server": "https://named"})
+    home = write_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "https://home"})
+    named = write_kubeconfig(tmp_path / "named", cluster={"server": "https://named"})
     environ = IN_POD | {"HOME": str(tmp_path)}
     assert load(named, directory=account, environ=environ).server == "https://named"
     assert load(context="here", directory=account, environ=environ).server == "https://home"
@@ -226,9 +226,9 @@ async def test_a_token_file_wins_over_a_token_while_it_can_be_read(tmp_path: Pat
 
 async def test_proxy_url_wins_over_the_environment(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://outer:3128"}
-    file = a_kubeconfig(tmp_path / "config")
+    file = write_kubeconfig(tmp_path / "config")
     assert from_kubeconfig(file, environ=environ).proxy == "http://outer:3128"
-    file = a_kubeconfig(tmp_path / "config", cluster={"proxy-url": f"https://me:{TOKEN}@inner:3128"})
+    file = write_kubeconfig(tmp_path / "config", cluster={"proxy-url": f"https://me:{TOKEN}@inner:3128"})
     connection = from_kubeconfig(file, environ=environ)
     assert connection.proxy == f"https://me:{TOKEN}@inner:3128"
     assert TOKEN not in repr(connection)
@@ -294,8 +294,12 @@ async def test_impersonation_sends_one_header_per_group(tmp_path: Path) -> None:
         ({}, {"as-groups": ["dev"]}, "without a user: set the field as, too"),
         ({}, {"as": "jane\nX-Other: header"}, "impersonates a name with a line break"),
         ({}, {"exec": {"command": "login", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "v1alpha1"),
-        ({}, an_exec("login") | {"client-certificate": "x", "client-key": "y"}, "and an exec plugin: remove one"),
-        ({}, an_exec("no-such-login"), 'the exec plugin "no-such-login" of user "me" in '),
+        (
+            {},
+            make_exec_user("login") | {"client-certificate": "x", "client-key": "y"},
+            "and an exec plugin: remove one",
+        ),
+        ({}, make_exec_user("no-such-login"), 'the exec plugin "no-such-login" of user "me" in '),
     ],
 )
 async def test_what_cannot_work_is_one_sentence(
@@ -320,35 +324,35 @@ async def test_password_beside_a_credential_is_ignored(tmp_path: Path) -> None:
 async def test_plugin_runs_once_for_token_and_certificate(tmp_path: Path, authority: trustme.CA) -> None:
     client = authority.issue_cert("me@example.com")
     certificate, key = client.cert_chain_pems[0].bytes().decode(), client.private_key_pem.bytes().decode()
-    program = a_plugin(
+    program = write_plugin(
         tmp_path / "login", f"answer(token='t', clientCertificateData={certificate!r}, clientKeyData={key!r})"
     )
-    connection = connected(tmp_path, user=an_exec("./login"))
+    connection = connected(tmp_path, user=make_exec_user("./login"))
     first = await connection.tls()
     assert await connection.headers() == {"Authorization": "Bearer t"}
     assert await connection.tls() is first
-    assert runs_of(program) == 1
+    assert count_runs(program) == 1
 
 
 async def test_a_plugin_that_asks_is_told_about_the_cluster(tmp_path: Path, authority: trustme.CA) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
-    a_plugin(tmp_path / "login", "answer(token=json.dumps(asked['spec']['cluster']))")
+    write_plugin(tmp_path / "login", "answer(token=json.dumps(asked['spec']['cluster']))")
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
     cluster = {"certificate-authority": "ca.crt", "tls-server-name": "kubernetes", "extensions": [extension]}
-    connection = connected(tmp_path, cluster=cluster, user=an_exec("./login", provideClusterInfo=True))
+    connection = connected(tmp_path, cluster=cluster, user=make_exec_user("./login", provideClusterInfo=True))
     told = msgspec.json.decode((await connection.headers())["Authorization"].removeprefix("Bearer "))
     assert base64.b64decode(told.pop("certificate-authority-data")).strip() == authority.cert_pem.bytes().strip()
     assert told == {"server": "https://there:6443", "tls-server-name": "kubernetes", "config": {"audience": "x"}}
 
 
 async def test_a_token_beside_a_plugin_saves_its_run(tmp_path: Path) -> None:
-    connection = connected(tmp_path, user=an_exec("no-such-login") | {"token": TOKEN})
+    connection = connected(tmp_path, user=make_exec_user("no-such-login") | {"token": TOKEN})
     assert await connection.headers() == {"Authorization": f"Bearer {TOKEN}"}
 
 
 async def test_many_refusals_of_one_token_rerun_the_plugin_once(tmp_path: Path) -> None:
-    program = a_plugin(tmp_path / "login", "answer(token=str(run))")
-    connection = connected(tmp_path, user=an_exec("./login"))
+    program = write_plugin(tmp_path / "login", "answer(token=str(run))")
+    connection = connected(tmp_path, user=make_exec_user("./login"))
     all_have_the_first, first_had_its_second = asyncio.Barrier(10), asyncio.Event()
 
     async def request(number: int) -> str:
@@ -362,12 +366,12 @@ async def test_many_refusals_of_one_token_rerun_the_plugin_once(tmp_path: Path) 
         return second["Authorization"]
 
     assert set(await asyncio.gather(*map(request, range(10)))) == {"Bearer 2"}
-    assert runs_of(program) == 2
+    assert count_runs(program) == 2
 
 
 async def test_plugin_reruns_after_each_refusal_of_its_newest_token(tmp_path: Path) -> None:
-    a_plugin(tmp_path / "login", "answer(token=str(run))")
-    connection = connected(tmp_path, user=an_exec("./login"))
+    write_plugin(tmp_path / "login", "answer(token=str(run))")
+    connection = connected(tmp_path, user=make_exec_user("./login"))
     for run in (1, 2, 3):
         assert await connection.headers() == {"Authorization": f"Bearer {run}"}
         assert await connection.renew()

@@ -1,4 +1,4 @@
-"""A kubelet that can do one thing: give the API server a container's log, as slowly as the test prints it."""
+"""A fake kubelet that serves container logs to the API server; the test writes each chunk."""
 
 import asyncio
 import ssl
@@ -13,36 +13,36 @@ from paddle_operator.kube.objects import Key
 from tests.kube.objects import NODES
 
 
-class Kubelet:
+class FakeKubelet:
     def __init__(self, node: str) -> None:
         self.node = node
-        self.asked: dict[str, str] = {}
-        self._printed: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.last_query: dict[str, str] = {}
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    def print(self, text: bytes) -> None:
-        self._printed.put_nowait(text)
+    def write_log(self, chunk: bytes) -> None:
+        self._chunks.put_nowait(chunk)
 
-    def exit(self) -> None:
-        self._printed.put_nowait(None)
+    def end_log(self) -> None:
+        self._chunks.put_nowait(None)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked = dict(request.query)
+    async def serve_logs(self, request: web.Request) -> web.StreamResponse:
+        self.last_query = dict(request.query)
         response = web.StreamResponse()
         await response.prepare(request)
-        while (text := await self._printed.get()) is not None:
-            await response.write(text)
+        while (chunk := await self._chunks.get()) is not None:
+            await response.write(chunk)
         return response
 
 
 @asynccontextmanager
-async def running_kubelet(client: Client, node: str) -> AsyncIterator[Kubelet]:
-    kubelet = Kubelet(node)
+async def run_fake_kubelet(client: Client, node: str) -> AsyncIterator[FakeKubelet]:
+    kubelet = FakeKubelet(node)
     app = web.Application()
-    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", kubelet.answer)
+    app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", kubelet.serve_logs)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)  # the API server of the bed trusts any kubelet
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)  # the API server does not verify kubelets
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     port = runner.addresses[0][1]
