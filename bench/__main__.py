@@ -118,8 +118,8 @@ class BenchRun:
     def _rounds_of(self, usual: int) -> int:
         return self._rounds or (1 if self._quick else usual)
 
-    def _record(self, name: str, found: Samples) -> None:
-        self.samples |= found
+    def _record(self, name: str, samples: Samples) -> None:
+        self.samples |= samples
         self.progress.print_line(f"{name} measured ({self.progress.elapsed}; load average {os.getloadavg()[0]:.1f})")
 
 

@@ -45,9 +45,9 @@ class Etcd:
 
     async def pods(self, namespace: str, count: int) -> list[KeyValue]:
         """The first pods of a namespace, as the API server has stored them."""
-        found = await self.list_prefix(f"/registry/pods/{namespace}/", count)
-        assert len(found) == count, f"{len(found)} pods instead of {count}"
-        return found
+        pods = await self.list_prefix(f"/registry/pods/{namespace}/", count)
+        assert len(pods) == count, f"{len(pods)} pods instead of {count}"
+        return pods
 
     async def list_prefix(self, prefix: str, count: int = 0) -> list[KeyValue]:
         """List the key-value pairs with a prefix that ends with a slash; `count` limits them, 0 does not."""

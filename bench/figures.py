@@ -39,12 +39,12 @@ class Size:
     watched: int = 1_000
     patches: int = 4  # of each pod
     bursts: int = 10
-    made: int = 2_000  # through the API; the others of the cache are copies of these
+    originals: int = 2_000  # created through the API; the other pods are copies of these
     synced: int = 10_000
     cached: int = 100_000
 
 
-QUICK = Size(created=100, slices=5, watched=100, patches=2, bursts=2, made=100, synced=500, cached=1_000)
+QUICK = Size(created=100, slices=5, watched=100, patches=2, bursts=2, originals=100, synced=500, cached=1_000)
 LAST_EVENT_SECONDS = 60.0  # after the last write
 LISTED: tuple[Literal["pages", "bare"], ...] = ("pages", "bare")
 READY_SECONDS = 60.0
@@ -104,11 +104,11 @@ async def create_in_turns(cluster: BenchCluster, size: Size) -> dict[str, Figure
             for by in side_order(turn):
                 sides[by].resume()
                 slices[by].append(await sides[by].read_figures())
-    made = size.slices * pods
+    created = size.slices * pods
     return {
         by: {
-            "rate": made / sum(each["seconds"] for each in figures),
-            "cpu": sum(each["cpu"] for each in figures) / made * 1e6,
+            "rate": created / sum(each["seconds"] for each in figures),
+            "cpu": sum(each["cpu"] for each in figures) / created * 1e6,
         }
         for by, figures in slices.items()
     }
@@ -149,8 +149,8 @@ async def watch_in_turns(cluster: BenchCluster, by: Side, how: str, changes: Pat
 
 
 async def sync(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
-    await fill(cluster, "cache", size.made)
-    await copy(cluster, "cache", size.made, size.synced)
+    await fill(cluster, "cache", size.originals)
+    await copy(cluster, "cache", size.originals, size.synced)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         for by in LISTED:
@@ -164,8 +164,8 @@ async def sync(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
 
 async def memory(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     """Reuses the pods of sync, if that ran before."""
-    await fill(cluster, "cache", size.made)
-    await copy(cluster, "cache", size.made, size.cached)
+    await fill(cluster, "cache", size.originals)
+    await copy(cluster, "cache", size.originals, size.cached)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
         figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), by="pages", pods=size.cached))

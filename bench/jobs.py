@@ -1,4 +1,4 @@
-"""The jobs of a load: how many, of how many pods, and the pods that the operator makes of them.
+"""The jobs of a load: how many, of how many pods, and the pods that the operator creates for them.
 
 A template has ten variables and no resource requests, so that ten nodes have room for all pods.
 """
@@ -18,7 +18,7 @@ WORKERS = "*-worker-*"  # the pods that exit by themselves; parameter servers ne
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """So many jobs of so many pods each."""
+    """A number of jobs with the same number of pods."""
 
     jobs: int
     workers: int
@@ -58,9 +58,9 @@ def make_job(namespace: str, name: str, shape: Shape, policies: Manifest | None 
 def build_pods(job: Job) -> Iterator[Manifest]:
     """The pods that the operator would create."""
     assert job.spec
-    for role, wanted in job.spec.roles.items():
-        maker = PodBuilder(job, role, wanted)
-        yield from (maker.build(index) for index in range(wanted.replicas))
+    for role, role_spec in job.spec.roles.items():
+        builder = PodBuilder(job, role, role_spec)
+        yield from (builder.build(index) for index in range(role_spec.replicas))
 
 
 def _template() -> Manifest:

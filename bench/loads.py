@@ -1,4 +1,4 @@
-"""Loads of whole jobs: how fast are pods created, at what cost, and when is every job done?
+"""Loads of jobs: how fast are pods created, at what CPU time and memory, and when are all jobs done?
 
 Each side has its own control plane with the real scheduler and controller manager, and hollow nodes in a process of
 their own. The ceiling is a bare loop that creates the same pods on the same kind of cluster, in turns with the
@@ -99,7 +99,7 @@ async def measure_ceiling(cluster: BenchCluster, shape: Shape, submitted: bool =
 
 
 async def measure_operator(cluster: BenchCluster, shape: Shape) -> Figures:
-    """Figures of the operator for a whole load, clean-up included."""
+    """Figures of the operator for a load, clean-up included."""
     result = await run_load(
         cluster, Submit(**cluster.common_options(NAMESPACE, SUBMITTER), shape=shape, every_seconds=None)
     )
@@ -171,9 +171,9 @@ async def behind(new_cluster: ClusterFactory, large: Shape, rounds: int) -> Samp
         async with new_cluster() as cluster, hollow_nodes(cluster, large.pods + SMALL_JOB_PODS_CAPACITY):
             common = cluster.common_options(NAMESPACE, SUBMITTER)
             result = await run_load(cluster, Submit(**common, shape=large, every_seconds=SMALL_EVERY_SECONDS))
-            found = first_pod_seconds(result)
-            waits += found
-            figures = {"jobs": float(len(found)), "longest": max(found)}
+            seconds = first_pod_seconds(result)
+            waits += seconds
+            figures = {"jobs": float(len(seconds)), "longest": max(seconds)}
             report_round(cluster, f"{SMALL} behind {large}, round {turn + 1} of {rounds}", figures)
     percentiles = quantiles(waits, n=100, method="inclusive")
     return {"behind_median": [percentiles[49]], "behind_p99": [percentiles[98]], "behind_jobs": [float(len(waits))]}

@@ -1,7 +1,7 @@
 """What all benchmark programs share: options, exit, concurrency, and reading CPU time and memory.
 
 A program gets its options as one JSON argument and prints its figures as lines of JSON. It exits when it is finished,
-at its deadline, or when its parent is gone: EOF on standard input, which happens even if the parent is killed.
+at its deadline, or when its parent has exited: EOF on standard input, which happens even if the parent is killed.
 """
 
 import asyncio

@@ -34,9 +34,9 @@ class Replica:
 
     @property
     def tasks(self) -> float:
-        found = TASKS.search(send("GET", f"http://{LOOPBACK}:{self._port}/metrics").body)
-        assert found, "the operator serves no asyncio_tasks metric"
-        return float(found[1])
+        match = TASKS.search(send("GET", f"http://{LOOPBACK}:{self._port}/metrics").body)
+        assert match, "the operator serves no asyncio_tasks metric"
+        return float(match[1])
 
     @property
     def resident(self) -> float:
@@ -51,12 +51,14 @@ async def soak(new_cluster: ClusterFactory, wave: Shape, rounds: int) -> Samples
     for turn in range(rounds):
         async with new_cluster() as cluster, hollow_nodes(cluster, wave.pods), AsyncExitStack() as stack:
             first, second = await start_replica(cluster, stack), await start_replica(cluster, stack)
-            seen: list[tuple[float, float]] = []
+            measured: list[tuple[float, float]] = []
             for number in range(WAVES):
                 await run_wave(cluster, wave)
                 leader = first if number == 0 else second
-                seen.append((leader.resident, leader.tasks))
-                report_round(cluster, f"wave {number + 1} of {WAVES}", {"resident": seen[-1][0], "tasks": seen[-1][1]})
+                measured.append((leader.resident, leader.tasks))
+                report_round(
+                    cluster, f"wave {number + 1} of {WAVES}", {"resident": measured[-1][0], "tasks": measured[-1][1]}
+                )
                 if number == 0:
                     first.kill()
                 elif number == 1:
@@ -64,8 +66,8 @@ async def soak(new_cluster: ClusterFactory, wave: Shape, rounds: int) -> Samples
                 elif number == 2:
                     await cluster.reapply_crd()
         samples["soak_jobs"].append(float(WAVES * wave.jobs))
-        samples["soak_growth"].append(seen[-1][0] - seen[BASELINE_WAVE - 1][0])
-        samples["soak_tasks"].append(seen[-1][1])
+        samples["soak_growth"].append(measured[-1][0] - measured[BASELINE_WAVE - 1][0])
+        samples["soak_tasks"].append(measured[-1][1])
         report_round(cluster, f"soak, round {turn + 1} of {rounds}", {"growth": samples["soak_growth"][-1]})
     return samples
 

@@ -1,1 +1,1 @@
-"""A short suite for whatever cluster KUBECONFIG points at: `make e2e`. See docs/en/e2e.md."""
+"""A short suite for the cluster of KUBECONFIG: `make e2e`. See docs/en/e2e.md."""

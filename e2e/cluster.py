@@ -54,10 +54,10 @@ class Cluster:
             ) from None
 
     def find_cluster_wide_operators(self) -> list[str]:
-        found = json.loads(self.kubectl("get", "deployments", "--all-namespaces", "--output=json"))["items"]
+        deployments = json.loads(self.kubectl("get", "deployments", "--all-namespaces", "--output=json"))["items"]
         return [
             f"deployment/{MANAGER} in {each['metadata']['namespace']}"
-            for each in found
+            for each in deployments
             if each["metadata"]["name"] == MANAGER and each["spec"].get("replicas", 1)
             for container in each["spec"]["template"]["spec"]["containers"]
             if not any(argument.startswith("--namespace=") for argument in container.get("args", []))
@@ -65,30 +65,30 @@ class Cluster:
 
     def count_schedulable_nodes(self) -> int:
         """Count the nodes that accept any pod: not cordoned, without a NoSchedule or NoExecute taint."""
-        found = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
+        nodes = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
         repelling_effects = {"NoSchedule", "NoExecute"}
         return sum(
             not each["spec"].get("unschedulable")
             and not any(taint["effect"] in repelling_effects for taint in each["spec"].get("taints", []))
-            for each in found
+            for each in nodes
         )
 
     def pods_of(self, job: str) -> dict[str, Manifest]:
-        found: list[Manifest] = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
-        return {pod["metadata"]["name"]: pod for pod in found if pod["metadata"]["name"].startswith(f"{job}-")}
+        pods: list[Manifest] = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
+        return {pod["metadata"]["name"]: pod for pod in pods if pod["metadata"]["name"].startswith(f"{job}-")}
 
 
 def operator_manifests(namespace: str, image: str, *extra_arguments: str, replicas: int = 1) -> list[Manifest]:
     """The README's manifest with another namespace and image, without the Namespace, which exists."""
     text = OPERATOR.read_text().replace("paddle-system", namespace)
-    found: list[Manifest] = [each for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
-    for each in found:
+    manifests: list[Manifest] = [each for each in yaml.safe_load_all(text) if each["kind"] != "Namespace"]
+    for each in manifests:
         if each["kind"] == "Deployment":
             (container,) = each["spec"]["template"]["spec"]["containers"]
             each["spec"]["replicas"] = replicas
             container["image"] = image
             container["args"] += extra_arguments
-    return found
+    return manifests
 
 
 def make_job(name: str, image: str, roles: dict[str, tuple[int, str]], **spec: Any) -> Manifest:

@@ -17,7 +17,7 @@ from testbed.progress import Progress
 
 pytestmark = pytest.mark.long
 
-SMALL = Size(created=20, slices=2, watched=10, patches=2, bursts=2, made=20, synced=40, cached=60)
+SMALL = Size(created=20, slices=2, watched=10, patches=2, bursts=2, originals=20, synced=40, cached=60)
 LOAD_PREFIXES = ("load_", "behind_")
 LOCAL_PREFIX = "local_"
 LIFECYCLE_PREFIXES = ("restart_", "finished_")

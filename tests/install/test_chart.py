@@ -69,12 +69,12 @@ def test_cluster_wide_chart_matches_its_manifest(helm: Path) -> None:
 
 
 def test_several_namespaces_get_roles_only(helm: Path) -> None:
-    found = render_chart(helm, r"jobnamespace=team-a\, team-b")
-    roles = {ref for ref in found if "Role" in ref[0] and "manager" in ref[2]}
+    objects = render_chart(helm, r"jobnamespace=team-a\, team-b")
+    roles = {ref for ref in objects if "Role" in ref[0] and "manager" in ref[2]}
     kinds = ("Role", "paddle-manager-role"), ("RoleBinding", "paddle-manager-rolebinding")
     assert roles == {(kind, team, name) for team in ("team-a", "team-b") for kind, name in kinds}
-    assert not any(kind.startswith("Cluster") for kind, _, _ in found)
-    assert "--namespace=team-a,team-b" in manager_arguments(found[MANAGER])
+    assert not any(kind.startswith("Cluster") for kind, _, _ in objects)
+    assert "--namespace=team-a,team-b" in manager_arguments(objects[MANAGER])
 
 
 def test_two_releases_share_no_object(helm: Path) -> None:
@@ -156,12 +156,12 @@ def test_monitor_without_metrics_is_refused(helm: Path, setting: str) -> None:
 
 def test_numeric_names_stay_strings(helm: Path) -> None:
     setting = "--set-string=jobnamespace=123,controllernamespace=456,serviceAccount.name=7,metrics.tlsSecret=8"
-    found = parse_objects(run_helm(helm, "template", "paddle-operator", str(CHART), "--namespace=default", setting))
-    assert ("Role", "123", "paddle-manager-role") in found
-    assert ("Deployment", "456", MANAGER[2]) in found
-    (account,) = (name for kind, _, name in found if kind == "ServiceAccount")
-    (binding,) = (each for (kind, namespace, _), each in found.items() if (kind, namespace) == ("RoleBinding", "123"))
-    pod = found["Deployment", "456", MANAGER[2]]["spec"]["template"]["spec"]
+    objects = parse_objects(run_helm(helm, "template", "paddle-operator", str(CHART), "--namespace=default", setting))
+    assert ("Role", "123", "paddle-manager-role") in objects
+    assert ("Deployment", "456", MANAGER[2]) in objects
+    (account,) = (name for kind, _, name in objects if kind == "ServiceAccount")
+    (binding,) = (each for (kind, namespace, _), each in objects.items() if (kind, namespace) == ("RoleBinding", "123"))
+    pod = objects["Deployment", "456", MANAGER[2]]["spec"]["template"]["spec"]
     names = (
         account,
         binding["subjects"][0]["name"],
@@ -178,10 +178,10 @@ def test_scrape_interval_formats(helm: Path) -> None:
 
 
 def test_service_monitor_matches_config(helm: Path) -> None:
-    found = render_chart(helm, "metrics.serviceMonitor.enabled=true")
+    objects = render_chart(helm, "metrics.serviceMonitor.enabled=true")
     for name in ("service.yaml", "service_monitor.yaml"):
         for ref, each in parse_objects((ROOT / "config/prometheus" / name).read_text()).items():
-            assert found[ref] == each
+            assert objects[ref] == each
 
 
 @pytest.mark.timeout(600)

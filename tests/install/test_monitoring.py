@@ -48,14 +48,14 @@ def served_labels() -> dict[str, set[str]]:
     metrics.leader_gauge("b2a304f2.paddlepaddle.org").set(1)
     metrics.count_request(200, "GET", "server")
     collected: list[Metric] = [*REGISTRY.collect()]
-    found = {sample.name: set(sample.labels) for metric in collected for sample in metric.samples}
+    labels = {sample.name: set(sample.labels) for metric in collected for sample in metric.samples}
     waiting = {"paddlejobs_waiting": {"reason"}, "paddlejob_pods_waiting": {"reason"}}
-    return found | waiting  # counted from jobs and pods; there are none here
+    return labels | waiting  # counted from jobs and pods; there are none here
 
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
 def test_every_queried_series_exists(expression: str, served_labels: dict[str, set[str]]) -> None:
-    identifiers = [found for found in SERIES.findall(without_grouping(expression)) if found[0] not in PROMQL_KEYWORDS]
+    identifiers = [match for match in SERIES.findall(without_grouping(expression)) if match[0] not in PROMQL_KEYWORDS]
     series = [(name, labels) for name, labels in identifiers if not re.fullmatch(r"[smhd]", name)]
     assert series
     for name, labels in series:
@@ -67,7 +67,7 @@ def test_every_queried_series_exists(expression: str, served_labels: dict[str, s
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
 def test_shared_series_are_filtered_by_job(expression: str) -> None:
-    shared = [found for found in SERIES.findall(without_grouping(expression)) if found[0].startswith(SHARED_PREFIXES)]
+    shared = [match for match in SERIES.findall(without_grouping(expression)) if match[0].startswith(SHARED_PREFIXES)]
     job_filters = re.findall(r'(?:controller|name)=~?"(?:paddlejob|b2a304f2)', expression)
     assert not shared or job_filters or "and on (instance) paddlejobs" in expression
 

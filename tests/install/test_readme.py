@@ -129,7 +129,7 @@ async def test_readme_arguments_for_volcano_and_etcd(
             await harness.wait_phase("wide-ande-deep-volcano", "Running")
             groups = await plane.kubectl("-n", NAMESPACE, "get", "podgroup", "-o", "name")
             assert "podgroup.scheduling.volcano.sh/wide-ande-deep-volcano" in groups.splitlines()
-            pods = await harness.wait_pods(lambda found: "resnet-elastic-worker-2" in found)
+            pods = await harness.wait_pods(lambda pods: "resnet-elastic-worker-2" in pods)
             env = {
                 each["name"]: each.get("value") for each in pods["resnet-elastic-worker-2"].spec["containers"][0]["env"]
             }
