@@ -45,9 +45,9 @@ class Size:
 
 
 QUICK = Size(created=100, slices=5, watched=100, patches=2, bursts=2, originals=100, synced=500, cached=1_000)
-LAST_EVENT_SECONDS = 60.0  # after the last write
-LISTED: tuple[Literal["pages", "bare"], ...] = ("pages", "bare")
-READY_SECONDS = 60.0
+LAST_EVENT_TIMEOUT_SECONDS = 60.0  # after the last write
+SYNC_SIDES: tuple[Literal["pages", "bare"], ...] = ("pages", "bare")
+READY_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 2.0
 FIRST_POD: dict[Side, int] = {"ours": 0, "bare": 50_000}  # by number: the names of the two must differ
@@ -70,10 +70,10 @@ async def idle(cluster: BenchCluster, _: Size, rounds: int) -> Samples:
 
 def wait_until_ready(port: int) -> None:
     """Wait until the operator's caches are synced. Raises ProgramError."""
-    deadline = time.monotonic() + READY_SECONDS
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while not send("GET", f"http://{LOOPBACK}:{port}/readyz").ok:
         if time.monotonic() > deadline:
-            raise ProgramError(f"the operator was not ready within {READY_SECONDS:.0f} s")
+            raise ProgramError(f"the operator was not ready within {READY_TIMEOUT_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
 
 
@@ -82,10 +82,10 @@ async def create(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     for turn in range(rounds):
         figures = await create_in_turns(cluster, size)
         await cluster.delete_pods("create")
-        for by, which in (("ours", "create"), ("bare", "create_bare")):
-            report_round(cluster, f"create, {by}, round {turn + 1} of {rounds}", figures[by])
-            samples[f"{which}_rate"].append(figures[by]["rate"])
-            samples[f"{which}_cpu"].append(figures[by]["cpu"])
+        for side, prefix in (("ours", "create"), ("bare", "create_bare")):
+            report_round(cluster, f"create, {side}, round {turn + 1} of {rounds}", figures[side])
+            samples[f"{prefix}_rate"].append(figures[side]["rate"])
+            samples[f"{prefix}_cpu"].append(figures[side]["cpu"])
         samples["create_share"].append(100 * figures["ours"]["rate"] / figures["bare"]["rate"])
     return samples
 
@@ -96,21 +96,21 @@ async def create_in_turns(cluster: BenchCluster, size: Size) -> dict[str, Figure
     sides: dict[str, Program] = {}
     slices: dict[str, list[Figures]] = {"ours": [], "bare": []}
     async with AsyncExitStack() as stack:
-        for by, first in FIRST_POD.items():
-            options = Create(**common, by=by, first=first, slices=size.slices, pods=pods)
-            sides[by] = await stack.enter_async_context(cluster.start_program("create", options))
-            await sides[by].read_figures()  # it is ready
+        for side, first in FIRST_POD.items():
+            options = Create(**common, side=side, first=first, slices=size.slices, pods=pods)
+            sides[side] = await stack.enter_async_context(cluster.start_program("create", options))
+            await sides[side].read_figures()  # it is ready
         for turn in range(size.slices):
-            for by in side_order(turn):
-                sides[by].resume()
-                slices[by].append(await sides[by].read_figures())
+            for side in side_order(turn):
+                sides[side].resume()
+                slices[side].append(await sides[side].read_figures())
     created = size.slices * pods
     return {
-        by: {
+        side: {
             "rate": created / sum(each["seconds"] for each in figures),
             "cpu": sum(each["cpu"] for each in figures) / created * 1e6,
         }
-        for by, figures in slices.items()
+        for side, figures in slices.items()
     }
 
 
@@ -118,34 +118,36 @@ async def watch(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     await fill(cluster, "watch", size.watched)
     samples: Samples = defaultdict(list)
     common = cluster.common_options("watch")
-    ways: list[tuple[str, Patch | Burst]] = [
+    generators: list[tuple[str, Patch | Burst]] = [
         ("patch", Patch(**common, pods=size.watched, turns=size.patches)),
         ("burst", Burst(**common, etcd=cluster.etcd, pods=size.watched, turns=size.bursts)),
     ]
     for turn in range(rounds):
-        for by in side_order(turn):
-            for how, changes in ways:
-                figures = await watch_in_turns(cluster, by, how, changes)
-                report_round(cluster, f"watch, {how}, {by}, round {turn + 1} of {rounds}", figures)
-                which = f"watch_{how}" if by == "ours" else f"watch_{how}_bare"
-                samples[f"{which}_cpu"].append(figures["cpu"])
-                if by == "ours":
-                    samples[f"{which}_rate"].append(figures["rate"])
+        for side in side_order(turn):
+            for generator, changes in generators:
+                figures = await watch_in_turns(cluster, side, generator, changes)
+                report_round(cluster, f"watch, {generator}, {side}, round {turn + 1} of {rounds}", figures)
+                prefix = f"watch_{generator}" if side == "ours" else f"watch_{generator}_bare"
+                samples[f"{prefix}_cpu"].append(figures["cpu"])
+                if side == "ours":
+                    samples[f"{prefix}_rate"].append(figures["rate"])
     return samples
 
 
-async def watch_in_turns(cluster: BenchCluster, by: Side, how: str, changes: Patch | Burst) -> Figures:
+async def watch_in_turns(cluster: BenchCluster, side: Side, generator: str, changes: Patch | Burst) -> Figures:
     """Figures of a watcher while another process makes the changes. Raises ProgramError."""
     events = changes.pods * changes.turns
     async with cluster.start_program(
-        "watch", Watch(**cluster.common_options("watch"), by=by, events=events)
-    ) as follower:
-        await follower.read_figures()  # it is ready
-        await cluster.run(how, changes)
+        "watch", Watch(**cluster.common_options("watch"), side=side, events=events)
+    ) as watcher:
+        await watcher.read_figures()  # it is ready
+        await cluster.run(generator, changes)
         try:
-            return await asyncio.wait_for(follower.read_figures(), LAST_EVENT_SECONDS)
+            return await asyncio.wait_for(watcher.read_figures(), LAST_EVENT_TIMEOUT_SECONDS)
         except TimeoutError:
-            raise ProgramError(f"{by} had not seen {events} events {LAST_EVENT_SECONDS:.0f} s after the last") from None
+            raise ProgramError(
+                f"{side} did not receive {events} events within {LAST_EVENT_TIMEOUT_SECONDS:.0f} s after the last write"
+            ) from None
 
 
 async def sync(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
@@ -153,12 +155,12 @@ async def sync(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     await copy(cluster, "cache", size.originals, size.synced)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        for by in LISTED:
-            figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), by=by, pods=size.synced))
-            report_round(cluster, f"sync, {by}, round {turn + 1} of {rounds}", figures)
-            samples[f"sync_{by}_cpu"].append(figures["cpu"])
-            if by != "bare":
-                samples[f"sync_{by}_peak"].append(figures["peak"])
+        for side in SYNC_SIDES:
+            figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), side=side, pods=size.synced))
+            report_round(cluster, f"sync, {side}, round {turn + 1} of {rounds}", figures)
+            samples[f"sync_{side}_cpu"].append(figures["cpu"])
+            if side != "bare":
+                samples[f"sync_{side}_peak"].append(figures["peak"])
     return samples
 
 
@@ -168,7 +170,7 @@ async def memory(cluster: BenchCluster, size: Size, rounds: int) -> Samples:
     await copy(cluster, "cache", size.originals, size.cached)
     samples: Samples = defaultdict(list)
     for turn in range(rounds):
-        figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), by="pages", pods=size.cached))
+        figures = await cluster.run("sync", Sync(**cluster.common_options("cache"), side="pages", pods=size.cached))
         report_round(cluster, f"memory, round {turn + 1} of {rounds}", figures)
         samples["memory_cache"].append(figures["cache"])
         samples["memory_peak"].append(figures["peak"])
@@ -200,9 +202,9 @@ def side_order(number: int) -> tuple[Side, Side]:
     return ("bare", "ours") if number % 2 else ("ours", "bare")
 
 
-def report_round(cluster: BenchCluster, what: str, figures: Figures) -> None:
+def report_round(cluster: BenchCluster, title: str, figures: Figures) -> None:
     cluster.progress.print_line(
-        f"{what}: {', '.join(f'{name} {format_number(value)}' for name, value in figures.items())}"
+        f"{title}: {', '.join(f'{name} {format_number(value)}' for name, value in figures.items())}"
     )
 
 

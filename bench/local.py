@@ -28,7 +28,6 @@ SLEEP_PROGRAM = "import time; time.sleep(1)"
 COMMAND = [sys.executable, "-c", SLEEP_PROGRAM]
 PROCESSES = 4
 OBJECTS = 4_000
-START_SECONDS = 60.0
 IMAGE = "bench:v1"
 PADDLEJOB = (sys.executable, "-m", "paddle_operator.cli.main")
 

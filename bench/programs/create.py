@@ -21,7 +21,7 @@ Action = Callable[[int], Awaitable[None]]
 
 
 class Create(Options, frozen=True, kw_only=True):
-    by: Literal["ours", "bare"]
+    side: Literal["ours", "bare"]
     first: int
     slices: int
     pods: int  # in each slice
@@ -31,7 +31,7 @@ async def create(arguments: Create, parent: ParentProcess) -> None:
     """Measure a slice each time the parent signals; the other side waits meanwhile."""
     after_warm_up = arguments.first + WARM_UP_PODS
     end = after_warm_up + arguments.slices * arguments.pods
-    async with {"ours": open_client, "bare": open_bare_session}[arguments.by](
+    async with {"ours": open_client, "bare": open_bare_session}[arguments.side](
         arguments, range(arguments.first, end)
     ) as action:
         await run_concurrently(range(arguments.first, after_warm_up), action)

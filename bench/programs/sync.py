@@ -23,12 +23,12 @@ from paddle_operator.plan.children import PodView, pod_view
 
 
 class Sync(Options, frozen=True, kw_only=True):
-    by: Literal["pages", "bare"]
+    side: Literal["pages", "bare"]
     pods: int
 
 
 async def sync(arguments: Sync, _: ParentProcess) -> None:
-    if arguments.by == "bare":
+    if arguments.side == "bare":
         await measure_bare(arguments)
         return
     async with make_client(arguments) as client:

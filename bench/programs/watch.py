@@ -19,7 +19,7 @@ from paddle_operator.plan.children import PodView, pod_view
 
 
 class Watch(Options, frozen=True, kw_only=True):
-    by: Literal["ours", "bare"]
+    side: Literal["ours", "bare"]
     events: int
 
 
@@ -110,7 +110,7 @@ async def count_events(response: aiohttp.ClientResponse, meter: Meter, since: st
 
 
 async def watch(arguments: Watch, _: ParentProcess) -> None:
-    await {"ours": run_informer, "bare": measure_bare}[arguments.by](arguments)
+    await {"ours": run_informer, "bare": measure_bare}[arguments.side](arguments)
 
 
 if __name__ == "__main__":
