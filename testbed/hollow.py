@@ -162,7 +162,7 @@ class HollowNodes:
             renewals = (node.renew() for node in self if node.alive)
             for outcome in await asyncio.gather(*renewals, return_exceptions=True):
                 if isinstance(outcome, KubeError):
-                    log.warning("node lease not renewed", extra={"why": str(outcome)})
+                    log.warning("node lease not renewed", extra={"error": str(outcome)})
                 elif isinstance(outcome, BaseException):
                     raise outcome
             await self._clock.sleep(LEASE_RENEW_SECONDS)
@@ -193,7 +193,7 @@ class HollowNodes:
             await asyncio.gather(*(node.remove() for node in self))  # first, or the scheduler binds more
             await asyncio.gather(*(self._delete(pod) for node in self for pod in node.pods))
         except KubeError as error:
-            log.warning("hollow nodes not removed", extra={"why": str(error)})
+            log.warning("hollow nodes not removed", extra={"error": str(error)})
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome

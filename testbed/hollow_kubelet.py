@@ -83,7 +83,7 @@ class HollowKubelet:
             except Conflict:
                 self._queue.add_after(key, CONFLICT_RETRY_SECONDS)
             except KubeError as error:
-                log.warning("pod sync failed, retrying", extra={"pod": str(key), "why": str(error)})
+                log.warning("pod sync failed, retrying", extra={"pod": str(key), "error": str(error)})
                 self._queue.retry(key)
             finally:
                 self._queue.done(key)

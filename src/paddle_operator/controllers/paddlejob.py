@@ -95,7 +95,7 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
             return
         if since := self._phase_since.get(owner.uid):
             metrics.observe_phase(before, (now - since).total_seconds())
-        if self._jobs.store.get(owner.key):  # else nothing would drop it
+        if self.is_cached(owner.uid):  # else nothing would drop it
             self._phase_since[owner.uid] = now
         if after in (Phase.COMPLETED, Phase.FAILED):
             metrics.count_finished(after)

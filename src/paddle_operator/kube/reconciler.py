@@ -216,6 +216,10 @@ class Reconciler(ABC, Generic[V, St]):
         await self.executor.apply(owner, plan)
         return plan.requeue_at
 
+    def is_cached(self, uid: str) -> bool:
+        """False once the owner is deleted, also if another one of its name was created since."""
+        return bool(self._owner_by_uid[uid])
+
     def enqueue(self, uid: str) -> None:
         for owner in self._owner_by_uid[uid]:
             self.queue.add(owner.key, Priority.LOW)

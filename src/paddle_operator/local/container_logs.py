@@ -99,7 +99,9 @@ class LogWriter:
         except OSError as error:
             if not self.error:
                 self.error = f"log lines are being lost: {self.path.name} cannot be written: {describe_os_error(error)}"
-                log.warning("log lines are being lost", extra={"file": str(self.path), "why": describe_os_error(error)})
+                log.warning(
+                    "log lines are being lost", extra={"file": str(self.path), "error": describe_os_error(error)}
+                )
         self._notify_readers()
 
     def _rotate(self) -> None:

@@ -165,7 +165,7 @@ class Node:
             try:
                 await within(self._clock, FLUSH_EVENTS_SECONDS, recorder.flush())
             except (KubeError, TimeoutError) as error:
-                log.info("events not sent at shutdown", extra={"why": str(error) or "no response"})
+                log.info("events not sent at shutdown", extra={"error": str(error) or "no response"})
 
     def _handle_pod(self, old: LocalPod | None, new: LocalPod | None, _priority: Priority) -> None:
         self._kubelet.handle_pod(old, new)
@@ -183,7 +183,7 @@ class Node:
             try:
                 await self._node_manager.renew_leases()
             except KubeError as error:
-                log.warning("node lease not renewed", extra={"why": str(error)})
+                log.warning("node lease not renewed", extra={"error": str(error)})
 
     def _claim_error(self, pod: LocalPod) -> str:
         claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)

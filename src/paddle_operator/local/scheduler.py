@@ -153,7 +153,7 @@ class Scheduler:
         try:
             await self._client.create(binding, manifest)
         except (NotFound, Conflict) as error:  # deleted, or bound by another client: the watch will show it
-            log.info("pod could not be bound", extra={"key": str(pod.key), "why": str(error)})
+            log.info("pod could not be bound", extra={"key": str(pod.key), "error": str(error)})
             return
         self._assumed[pod.uid] = node
         message = f"Successfully assigned {pod.key} to {node}"
@@ -237,7 +237,7 @@ def _host_ports(pods: Iterable[LocalPod]) -> Iterator[tuple[str, int]]:
 
 
 def _log_error(error: KubeError) -> None:
-    log.warning("scheduling failed, retrying", extra={"why": str(error)})
+    log.warning("scheduling failed, retrying", extra={"error": str(error)})
 
 
 def _reference(pod: LocalPod) -> ObjectReference:

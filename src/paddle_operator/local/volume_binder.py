@@ -252,4 +252,4 @@ def _fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def _log_error(error: KubeError) -> None:
     if not isinstance(error, Conflict | AlreadyExists):  # another client was faster
-        log.warning("claim binding failed, retrying", extra={"why": str(error)})
+        log.warning("claim binding failed, retrying", extra={"error": str(error)})

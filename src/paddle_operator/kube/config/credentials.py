@@ -175,7 +175,7 @@ class StaticCredentials:
         try:
             return await self.credentials() != refused
         except Misconfigured:
-            return True  # the next proof() raises it again, which says more than a 401
+            return True  # the next credentials() raises it again, which says more than a 401
 
     def _pair(self) -> KeyPair | None:
         if self._certificate is None or self._key is None:

@@ -215,7 +215,7 @@ async def retry_until_stopped(
         try:
             await work()
         except KubeError as error:
-            log.warning("request failed, retrying", extra={"why": str(error)})
+            log.warning("request failed, retrying", extra={"error": str(error)})
             if stopping.is_set():
                 return
             await backoff.pause()

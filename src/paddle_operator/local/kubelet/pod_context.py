@@ -97,7 +97,7 @@ class PodContext:
             self.volumes.refresh(self.downward)
             self.write_hosts()
         except OSError as error:
-            log.warning("pod files could not be refreshed", extra={"key": str(self.pod.key), "why": str(error)})
+            log.warning("pod files could not be refreshed", extra={"key": str(self.pod.key), "error": str(error)})
 
     def write_hosts(self) -> Path:
         """Write /etc/hosts in place, since containers mount the file and not its name. Raises OSError."""

@@ -51,7 +51,7 @@ class StatusManager:
             except Conflict:
                 await self.clock.sleep(CONFLICT_RETRY_SECONDS)
             except KubeError as error:
-                log.warning("pod status write failed, retrying", extra={"key": str(key), "why": str(error)})
+                log.warning("pod status write failed, retrying", extra={"key": str(key), "error": str(error)})
                 await backoff.pause()
             else:
                 self._pods.observe_write(written)
