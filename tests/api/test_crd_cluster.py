@@ -144,7 +144,8 @@ async def test_job_stored_before_rules_stays_writable(client: Client, namespace:
         stored = a_job(case.wrong, key.name, namespace) | {"apiVersion": f"{group}/v1"}
         stored["metadata"]["finalizers"] = ["example.org/held"]
         await client.create(jobs, stored)
-    await client.apply(DEFINITIONS, of_group(group), manager="test", force=True)
+    change = {"spec": of_group(group)["spec"]}
+    await client.merge(DEFINITIONS, Key("", f"paddlejobs.{group}"), change)
     await until_dry_run(client, jobs, accepted=False)
     for key, case in zip(keys, cases, strict=True):
         await client.merge_status(jobs, key, {"phase": "Failed"})

@@ -35,10 +35,6 @@ async def test_an_object_is_created_read_changed_and_deleted(client: Client, nam
     assert created == await client.get(CONFIG_MAPS, key)
     merged = await client.merge(CONFIG_MAPS, key, {"metadata": {"labels": {"x": "1"}}})
     assert merged.metadata.labels == {"x": "1"}
-    patched = await client.json_patch(CONFIG_MAPS, key, [{"op": "add", "path": "/metadata/labels/y", "value": "2"}])
-    assert patched.metadata.labels == {"x": "1", "y": "2"}
-    applied = await client.apply(CONFIG_MAPS, _labelled(key, z="3"), manager="test")
-    assert applied.metadata.labels == {"x": "1", "y": "2", "z": "3"}
     assert await client.delete(CONFIG_MAPS, key, uid=created.uid) is None
     with pytest.raises(NotFound, match=f'get configmaps {namespace}/a: configmaps "a" not found'):
         await client.get(CONFIG_MAPS, key)
@@ -51,7 +47,7 @@ def _labelled(key: Key, **labels: str) -> dict[str, object]:
 
 async def test_refusals_are_told_apart_by_reason(client: Client, namespace: str) -> None:
     key = Key(namespace, "a")
-    created = await client.create(CONFIG_MAPS, make_config_map(key))
+    await client.create(CONFIG_MAPS, make_config_map(key))
     with pytest.raises(AlreadyExists, match=f"create configmaps {namespace}/a"):
         await client.create(CONFIG_MAPS, make_config_map(key))
     with pytest.raises(Conflict):
@@ -61,11 +57,6 @@ async def test_refusals_are_told_apart_by_reason(client: Client, namespace: str)
     stale = {"metadata": {"resourceVersion": "1"}, "data": {"a": "b"}}
     with pytest.raises(Conflict, match=f"patch configmaps {namespace}/a"):
         await client.merge(CONFIG_MAPS, key, stale)
-    await client.apply(CONFIG_MAPS, _labelled(key, z="3"), manager="first")
-    with pytest.raises(Conflict, match="first"):
-        await client.apply(CONFIG_MAPS, _labelled(key, z="4"), manager="second")
-    forced = await client.apply(CONFIG_MAPS, _labelled(key, z="4"), manager="second", force=True)
-    assert forced.uid == created.uid
     assert (await client.create(CONFIG_MAPS, make_config_map(Key(namespace, "b")), dry_run=True)).key.name == "b"
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAPS, Key(namespace, "b"))

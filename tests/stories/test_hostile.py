@@ -16,7 +16,7 @@ from paddle_operator.controllers.paddlejob import PaddleJobs
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.metrics import REGISTRY
-from paddle_operator.kube.objects import Key, Manifest, Object, Resource
+from paddle_operator.kube.objects import Key, Object, Resource
 from paddle_operator.kube.reconciler import build_manager
 from testbed.assets import Binaries
 from testbed.control_plane import ControlPlane
@@ -80,8 +80,8 @@ class Crowd:
 
     async def rule_by(self, version: Any, *, refuses: bool) -> None:
         """Exchange the definition, and wait until the API server goes by it."""
-        change: list[Manifest] = [{"op": "replace", "path": "/spec/versions/0", "value": version}]
-        await self.client.json_patch(CRDS, Key("", "paddlejobs.batch.paddlepaddle.org"), change)
+        change = {"spec": {"versions": [version]}}
+        await self.client.merge(CRDS, Key("", "paddlejobs.batch.paddlepaddle.org"), change)
         async with asyncio.timeout(SERVED_WITHIN_SECONDS):
             while (await self.ask("POST", "", WRONG, dryRun="All")).status != (422 if refuses else 201):
                 await asyncio.sleep(0.1)

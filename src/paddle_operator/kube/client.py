@@ -24,8 +24,6 @@ from paddle_operator.kube.round_trip import Call, RoundTripper
 from paddle_operator.kube.watch_throttle import WatchThrottle
 
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 PAGE_SIZE = 500  # 10,000 pods peak at 83 MB in pages of 500, at 194 MB in one list
 MAX_IN_FLIGHT = 32
@@ -210,28 +208,6 @@ class Client:
     async def merge_status(self, kind: Resource[T], key: Key, status: Manifest) -> T:
         return await self.merge(kind, key, {"status": status}, subresource="status")
 
-    async def json_patch(self, kind: Resource[T], key: Key, operations: list[Manifest], *, subresource: str = "") -> T:
-        """Raises Invalid if a `test` operation fails."""
-        return await self._write(
-            "patch", kind, key, "PATCH", operations, content_type=JSON_PATCH, subresource=subresource, repeatable=False
-        )
-
-    async def apply(
-        self, kind: Resource[T], manifest: Manifest, *, manager: str, force: bool = False, subresource: str = ""
-    ) -> T:
-        """Server-side apply. Raises Conflict if another manager owns a field, unless `force` is set."""
-        params = {"fieldManager": manager, "force": str(force).lower()}
-        return await self._write(
-            "apply",
-            kind,
-            _key_of(kind, manifest),
-            "PATCH",
-            manifest,
-            content_type=APPLY_PATCH,
-            subresource=subresource,
-            params=params,
-        )
-
     async def delete(
         self,
         kind: Resource[T],
@@ -271,7 +247,7 @@ class Client:
         return read_page(kind, deleted)[0].items
 
     async def evict(self, key: Key, *, grace_seconds: int | None = None) -> None:
-        """Evict a pod. Raises TooManyRequests if a disruption budget forbids it now."""
+        """Evict a pod, as the test bed's nodes do when drained. Raises TooManyRequests if a disruption budget forbids it."""
         options = {} if grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": grace_seconds}}
         metadata = {"name": key.name, "namespace": key.namespace}
         body = msgspec.json.encode({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata} | options)
