@@ -19,7 +19,7 @@ import msgspec
 
 from bench.program import Options
 from paddle_operator.api.paddlejob import API_VERSION, GROUP, PLURAL
-from paddle_operator.manager import LEASE
+from paddle_operator.manager import LEASE_NAME
 from testbed.audit import AuditLog
 from testbed.control_plane import ControlPlane
 from testbed.ports import LOOPBACK
@@ -131,7 +131,7 @@ class BenchCluster:
 
     async def wait_for_leader(self, purpose: str) -> None:
         """Wait until the operator of a namespace holds the lease."""
-        lease = f"lease/{LEASE}"
+        lease = f"lease/{LEASE_NAME}"
         arguments = ("--namespace", self._namespaces[purpose], "wait", lease, "--for=jsonpath={.spec.holderIdentity}")
         await self._control_plane.kubectl(*arguments, f"--timeout={LEADER_TIMEOUT_SECONDS:.0f}s")
 

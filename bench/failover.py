@@ -19,7 +19,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.load import load
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import LEASES, Key
-from paddle_operator.manager import LEASE
+from paddle_operator.manager import LEASE_NAME
 from testbed.ports import find_free_ports
 
 LEADER_SIGNALS = {"killed": signal.SIGKILL, "drained": signal.SIGTERM, "cut_off": signal.SIGSTOP}
@@ -43,7 +43,7 @@ async def time_takeover(cluster: BenchCluster, signal_number: signal.Signals) ->
     async with AsyncExitStack() as stack:
         common = cluster.common_options(NAMESPACE)
         client = await stack.enter_async_context(Client(load(Path(common["kubeconfig"]))))
-        lease = Key(common["namespace"], LEASE)
+        lease = Key(common["namespace"], LEASE_NAME)
         first = await start_replica(cluster, stack)
         leader = await wait_new_holder("", client, lease)
         await start_replica(cluster, stack)

@@ -14,7 +14,7 @@ import pytest
 
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.objects import LEASES, Key
-from paddle_operator.manager import LEASE, main, parser
+from paddle_operator.manager import LEASE_NAME, main, parser
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits
@@ -77,7 +77,7 @@ async def test_process_completes_the_example_and_stops_on_sigterm(
         (switched,) = (place for place, line in enumerate(lines) if line.get("to") == "debug")
         assert not any(line["level"] == "debug" for line in lines[:switched])
         assert {line["method"] for line in lines[switched:] if line["message"] == "asked"}, "a lease is given back"
-        lease = await client.get(LEASES, Key(namespace, LEASE))
+        lease = await client.get(LEASES, Key(namespace, LEASE_NAME))
         assert not lease.spec.holder_identity, "the lease was given back"
 
 
@@ -196,7 +196,7 @@ async def fail_over(control_plane: ControlPlane, harness: ClusterHarness, number
         watch_objects(harness.client, LEASES, Scope(harness.namespace)) as leases,
         manager_process(control_plane, *flags) as leader,
     ):
-        await leases.until(LEASE, lambda lease: bool(lease.spec.holder_identity))
+        await leases.until(LEASE_NAME, lambda lease: bool(lease.spec.holder_identity))
         async with manager_process(control_plane, *flags):
             await harness.submit(a_job("large", workers=60))
             await harness.wait_pods(lambda pods: len(pods) >= 5)

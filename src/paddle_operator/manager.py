@@ -32,11 +32,11 @@ from paddle_operator.plan.scheduling_policy import VOLCANO
 
 log = logging.getLogger(__name__)
 
-LEASE = "b2a304f2.paddlepaddle.org"  # the Go operator's: during a migration only one of the two is the leader
+LEASE_NAME = "b2a304f2.paddlepaddle.org"  # the Go operator's: during a migration only one of the two is the leader
 REPORTER = "paddle-operator"
-FORMATS = {"text": TextLines, "json": JsonLines}
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LOG_FORMATS = {"text": TextLines, "json": JsonLines}
+NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LOG_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,8 +69,8 @@ def parser() -> argparse.ArgumentParser:
         "--port-range", type=parse_port_range, default="35000,65000", help="FIRST,LAST port of jobs on the host network"
     )
     _add_serving_flags(flags)
-    flags.add_argument("--log-format", choices=sorted(FORMATS), default="text")
-    flags.add_argument("--log-level", choices=list(LEVELS), default="info")
+    flags.add_argument("--log-format", choices=sorted(LOG_FORMATS), default="text")
+    flags.add_argument("--log-level", choices=list(LOG_LEVELS), default="info")
     flags.add_argument("--version", action="version", version=__version__)
     flags.add_argument(
         "--scheduling", choices=["", VOLCANO], default="", help=f"{VOLCANO}: schedule all pods of a job as a gang"
@@ -107,7 +107,7 @@ def parse_namespaces(text: str) -> tuple[str, ...]:
     """Names separated by commas. The empty text stands for all namespaces; an empty name in a list is refused."""
     names = [name.strip() for name in text.split(",")] if text else [""]
     for name in names:
-        if text and not NAMESPACE.fullmatch(name):
+        if text and not NAMESPACE_PATTERN.fullmatch(name):
             raise argparse.ArgumentTypeError(
                 f"{name!r} is not a namespace: write one, or several as a,b; omit the flag for all"
             )
@@ -122,17 +122,17 @@ def parse_port_range(text: str) -> range:
 
 
 async def run(
-    flags: argparse.Namespace, connection: ServerConfig, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
+    flags: argparse.Namespace, config: ServerConfig, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS
 ) -> None:
     """Run until a signal. Raises RunnableFailed with the runnable that ended, and why."""
     async with AsyncExitStack() as stack:
         elector: Elector | None = None
         if flags.leader_elect:
-            namespace = flags.leader_election_namespace or connection.namespace
-            electing = await stack.enter_async_context(Client(connection, user_agent=f"{REPORTER}/leader-election"))
-            elector = Elector(electing, Key(namespace, LEASE))
+            namespace = flags.leader_election_namespace or config.namespace
+            elector_client = await stack.enter_async_context(Client(config, user_agent=f"{REPORTER}/leader-election"))
+            elector = Elector(elector_client, Key(namespace, LEASE_NAME))
         fence = elector.fence if elector else None
-        client = await stack.enter_async_context(Client(connection, fence=fence, user_agent=REPORTER))
+        client = await stack.enter_async_context(Client(config, fence=fence, user_agent=REPORTER))
         recorder = Recorder(client, reporter=REPORTER)
         serving = ServingOptions(
             flags.health_probe_bind_address,
@@ -146,7 +146,7 @@ async def run(
             "started",
             extra={
                 "version": __version__,
-                "server": connection.server,
+                "server": config.server,
                 "watches": f"{watched} in {', '.join(flags.namespace) or 'all namespaces'}",
                 "leader_election": flags.leader_elect,
                 "elastic": bool(flags.etcd_server),
@@ -182,15 +182,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = parser().parse_args(arguments)
     if flags.metrics_key_file and not flags.metrics_cert_file:
         parser().error("--metrics-key-file needs --metrics-cert-file: add it")
-    start_logging(FORMATS[flags.log_format](), LEVELS[flags.log_level])
+    start_logging(LOG_FORMATS[flags.log_format](), LOG_LEVELS[flags.log_level])
     log_ignored_flags(flags)
     raise_recursion_limit()
     try:
-        connection = load.load(flags.kubeconfig, flags.context)
+        config = load.load(flags.kubeconfig, flags.context)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(run(flags, connection))
+            runner.run(run(flags, config))
     except (RunnableFailed, KubeError, OSError, ValueError) as error:
-        log.error("ended: %s", error)  # noqa: TRY400  # the message says it all; a traceback adds nothing
+        log.error("ended: %s", error)  # noqa: TRY400  # the message is for users: no traceback
         return 1
     return 0
 

@@ -7,7 +7,7 @@ from tests.api.jobs import Written, a_role
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 OTHER = "example.org/other"
-MANAGER_LASTS = "spec.managedBy cannot change: delete the job and make it again"
+MANAGER_LASTS = "spec.managedBy cannot change: delete the job and create it again"
 QUEUE_LASTS = (
     "spec.schedulingPolicy.queue cannot change while the job runs: suspend the job, change it, and resume the job"
 )

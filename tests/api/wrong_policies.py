@@ -60,13 +60,13 @@ TRIES = [
     Case(
         with_policy(podFailurePolicy={"rules": [a_rule(1)]}),
         failure_policy(a_rule(1)),
-        "spec.podFailurePolicy is without spec.backoffLimit, but it chooses among failures that are tried again",
+        "spec.podFailurePolicy is without spec.backoffLimit, but it chooses among failures that are retried",
     ),
     *(
         Case(
             restarted(role, policy),
             restarted(role, right),
-            f'spec.{role}.template.spec.restartPolicy is "{policy}", but a container that kubelet starts again shows',
+            f'spec.{role}.template.spec.restartPolicy is "{policy}", but a container that kubelet restarts shows',
         )
         for role, policy, right in (
             (Role.PS, "Always", "Never"),
@@ -196,7 +196,7 @@ SUCCESS = [
         Case(
             done_when(succeededCount=wrong, **others),
             done_when(succeededCount=right, **others),
-            f"{RULE}.succeededCount is {wrong}, but must be from 1 to the number of workers that matter",
+            f"{RULE}.succeededCount is {wrong}, but must be from 1 to the number of workers that count",
         )
         for wrong, right, others in ((0, 1, {}), (5, 4, {}), (3, 2, {"succeededIndexes": "1-2"}))
     ),

@@ -57,7 +57,7 @@ def test_failed_pod_is_named_with_its_last_lines(
 def test_exit_code_2_is_explained(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
     outcome = paddlejob("run", *write_program(tmp_path, "import sys; sys.exit(2)"))
     assert outcome.code == 1
-    assert "exited 2: a bad command line: trying again would not help" in outcome.summary
+    assert "exited 2: a bad command line: retrying would not help" in outcome.summary
 
 
 def test_unknown_image_is_refused(paddlejob_without_cluster: InProcessPaddlejob, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.objects import Key
 from paddle_operator.kube.reconciler import build_manager
 from paddle_operator.kube.round_trip import Call, RoundTripper
-from paddle_operator.manager import LEASE
+from paddle_operator.manager import LEASE_NAME
 from paddle_operator.plan.metadata import GO_FINALIZER
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
@@ -107,7 +107,7 @@ def granted_permissions() -> set[Permission]:
 async def run_operator(kubeconfig: Path, requested: set[Permission], forbidden: list[str]) -> AsyncIterator[None]:
     connection = load.load(kubeconfig)
     async with RecordingClient(connection, requested, forbidden) as lease_client:
-        elector = Elector(lease_client, Key(NAMESPACE, LEASE))
+        elector = Elector(lease_client, Key(NAMESPACE, LEASE_NAME))
         async with RecordingClient(connection, requested, forbidden, fence=elector.fence) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=NAMESPACE, scheduling="volcano"))

@@ -6,7 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from paddle_operator.kube.backoff import CALM_SECONDS, FIRST_SECONDS, MAX_SECONDS, Backoff, exponential
+from paddle_operator.kube.backoff import (
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    RESET_AFTER_SECONDS,
+    Backoff,
+    exponential,
+)
 from testbed.clock import FakeClock
 
 
@@ -46,20 +52,20 @@ async def test_pauses_of_a_crowd_differ_between_the_half_and_the_whole(clock: Fa
     random.seed(1)
     pauses = [(await failed_at_once(Backoff(clock), clock, 1))[0] for _ in range(50)]
     assert len(set(pauses)) > 40
-    assert all(FIRST_SECONDS / 2 <= round(pause, 6) <= FIRST_SECONDS for pause in pauses)
+    assert all(FIRST_PAUSE_SECONDS / 2 <= round(pause, 6) <= FIRST_PAUSE_SECONDS for pause in pauses)
 
 
 async def test_after_a_thousand_failures_the_limit_still_holds(clock: FakeClock) -> None:
     backoff = Backoff(clock, jitter=lambda: 1.0)
     backoff._tries = 5000  # 2.0 to this power is no float any more
-    assert await failed_at_once(backoff, clock, 1) == pytest.approx([MAX_SECONDS])
+    assert await failed_at_once(backoff, clock, 1) == pytest.approx([MAX_PAUSE_SECONDS])
 
 
 async def test_long_try_resets_the_backoff(clock: FakeClock) -> None:
     backoff = Backoff(clock, jitter=lambda: 1.0)
     await failed_at_once(backoff, clock, 5)
     backoff.begin()
-    await clock.advance(CALM_SECONDS)
+    await clock.advance(RESET_AFTER_SECONDS)
     assert await pause_of(backoff, clock) == 0
     assert await failed_at_once(backoff, clock, 2) == pytest.approx([0.2, 0.4])
 
@@ -68,7 +74,7 @@ async def test_a_try_that_began_well_and_was_cut_soon_changes_nothing(clock: Fak
     backoff = Backoff(clock, jitter=lambda: 1.0)
     await failed_at_once(backoff, clock, 5)
     backoff.begin()
-    await clock.advance(CALM_SECONDS - 1)
+    await clock.advance(RESET_AFTER_SECONDS - 1)
     assert await pause_of(backoff, clock) == pytest.approx(6.4)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from paddle_operator.kube.controller import Controller, Reconcile
 from paddle_operator.kube.errors import Conflict, Fenced, Status, Unreachable
-from paddle_operator.kube.work_queue import FIRST_RETRY_SECONDS, Queue
+from paddle_operator.kube.work_queue import FIRST_REQUEUE_SECONDS, Queue
 from testbed.clock import FakeClock, run_ready_tasks
 
 
@@ -100,9 +100,9 @@ async def test_a_pass_that_fails_is_tried_again_and_said_once(
 
     async with running(reconcile, clock) as queue:
         queue.add("a")
-        await clock.advance(FIRST_RETRY_SECONDS / 2)
+        await clock.advance(FIRST_REQUEUE_SECONDS / 2)
         assert passes == 1
-        await clock.advance(FIRST_RETRY_SECONDS)
+        await clock.advance(FIRST_REQUEUE_SECONDS)
         assert passes == 2
     assert caplog.records[0].levelno == level
 

@@ -46,7 +46,7 @@ TROUBLES = [
     # The kubeconfig
     Trouble(
         "the kubeconfig is not there",
-        "there is no kubeconfig (looked for {directory}/missing): set KUBECONFIG, or name the file",
+        "no kubeconfig found (tried {directory}/missing): set KUBECONFIG, or name the file",
         file="missing",
     ),
     Trouble(
@@ -69,7 +69,7 @@ TROUBLES = [
     # The exec plugin
     Trouble(
         "the plugin is not installed",
-        'the exec plugin "no-such-login" of user "me" in {config} is not there: brew install no-such-login',
+        'the exec plugin "no-such-login" of user "me" in {config} was not found: brew install no-such-login',
         user=make_exec_user("no-such-login", installHint="brew install\n  no-such-login"),
     ),
     Trouble(
@@ -96,20 +96,20 @@ TROUBLES = [
     ),
     Trouble(
         "the plugin prints rubbish",
-        'the exec plugin "{directory}/login" of user "me" in {config} printed no JSON, but 13 bytes of something else: '
-        "run it by hand to see what",
+        'the exec plugin "{directory}/login" of user "me" in {config} printed 13 bytes that are not JSON: '
+        "run it by hand to see them",
         plugin=f"print('{TOKEN}')",
     ),
     Trouble(
         "the plugin has nothing to give",
-        'the exec plugin "{directory}/login" of user "me" in {config} gave neither a token nor a certificate: '
+        'the exec plugin "{directory}/login" of user "me" in {config} printed neither a token nor a certificate: '
         "log in again",
         plugin="answer()",
     ),
     Trouble(
         "the plugin's credential has expired",
-        'the exec plugin "{directory}/login" of user "me" in {config} gave a credential that has expired at '
-        "2025-12-31 23:00:00+00:00, and the server refuses it: log in again",
+        'the exec plugin "{directory}/login" of user "me" in {config} printed a credential that expired at '
+        "2025-12-31 23:00:00+00:00, and the server refused it: log in again",
         plugin=f"answer(token='{TOKEN}', expirationTimestamp='2025-12-31T23:00:00Z')",
     ),
     Trouble(

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from paddle_operator.kube.work_queue import (
-    FIRST_RETRY_SECONDS,
-    MAX_RETRY_SECONDS,
+    FIRST_REQUEUE_SECONDS,
+    MAX_REQUEUE_SECONDS,
     RETRIES_PER_SECOND,
     RETRY_BURST,
     Closed,
@@ -150,16 +150,16 @@ async def test_retries_back_off_up_to_a_limit_until_forget() -> None:
         pauses.append(queue.retry("a"))
         await clock.advance(pauses[-1])
         queue.done(await queue.take())
-    assert pauses[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
-    assert pauses[-1] == MAX_RETRY_SECONDS
+    assert pauses[:3] == [FIRST_REQUEUE_SECONDS, 2 * FIRST_REQUEUE_SECONDS, 4 * FIRST_REQUEUE_SECONDS]
+    assert pauses[-1] == MAX_REQUEUE_SECONDS
     queue.forget("a")
-    assert queue.retry("a") == FIRST_RETRY_SECONDS
+    assert queue.retry("a") == FIRST_REQUEUE_SECONDS
 
 
 async def test_a_thousand_keys_that_fail_together_are_spread_out() -> None:
     queue: Queue[int] = Queue("test", FakeClock())
     pauses = [queue.retry(number) for number in range(1000)]
-    assert pauses[RETRY_BURST // 2] == FIRST_RETRY_SECONDS
+    assert pauses[RETRY_BURST // 2] == FIRST_REQUEUE_SECONDS
     assert pauses[-1] == pytest.approx((1000 - RETRY_BURST) / RETRIES_PER_SECOND)
 
 

@@ -119,7 +119,7 @@ def test_the_job_ended_when_its_cause_did() -> None:
     ("ended", "sentence"),
     [
         ({"exit_code": 1, "exit_reason": "Error"}, "exited 1: the program failed: its log has the reason"),
-        ({"exit_code": 2}, "exited 2: a bad command line: trying again would not help"),
+        ({"exit_code": 2}, "exited 2: a bad command line: retrying would not help"),
         ({"exit_code": 3}, "exited 3: its log has the reason"),
         ({"exit_code": 15}, "exited 15: it was terminated by SIGTERM"),
         ({"exit_code": 127}, "exited 127: the command was not found"),

@@ -63,7 +63,7 @@ async def test_of_a_job_that_goes_on_nothing_is_cleaned(harness: ClusterHarness,
 # KF-C7 without backoffLimit: with Never the job fails, with OnFailure kubelet starts the container again.
 CODES = {
     1: "the program failed: its log has the reason",
-    2: "a bad command line: trying again would not help",
+    2: "a bad command line: retrying would not help",
     42: "its log has the reason",
     127: "the command was not found",
     137: "it was killed",

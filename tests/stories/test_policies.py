@@ -37,7 +37,7 @@ async def test_job_managed_by_another_controller_is_ignored(harness: ClusterHarn
 async def test_who_manages_a_job_is_decided_once(harness: ClusterHarness) -> None:
     await harness.submit(a_job("unsaid", suspend=True), a_job("theirs", managedBy=THEIRS["other"]))
     for name in ("unsaid", "theirs"):
-        with pytest.raises(Invalid, match=r"spec\.managedBy cannot change: delete the job and make it again"):
+        with pytest.raises(Invalid, match=r"spec\.managedBy cannot change: delete the job and create it again"):
             await harness.patch_spec(name, {"managedBy": OURS})
     with pytest.raises(Invalid, match=r"spec\.managedBy"):
         await harness.submit(a_job("nobody", managedBy=""))

@@ -27,9 +27,9 @@ FORGIVING = {"rules": [rule("Ignore", 130, 2), rule("FailJob", 3)]}
 
 # The policy, if there is one, and the code that a worker exits with.
 GIVEN_UP: list[tuple[dict[str, Any] | None, int, str]] = [
-    (None, 2, "exited 2: a bad command line: trying again would not help"),
+    (None, 2, "exited 2: a bad command line: retrying would not help"),
     (KUBEFLOW, 1, "exited 1: the program failed: its log has the reason; spec.podFailurePolicy fails the job"),
-    (KUBEFLOW, 2, "exited 2: a bad command line: trying again would not help; spec.podFailurePolicy fails the job"),
+    (KUBEFLOW, 2, "exited 2: a bad command line: retrying would not help; spec.podFailurePolicy fails the job"),
     (KUBEFLOW, 127, "exited 127: the command was not found; spec.podFailurePolicy fails the job"),
     (FORGIVING, 3, "exited 3: its log has the reason; spec.podFailurePolicy fails the job"),
 ]

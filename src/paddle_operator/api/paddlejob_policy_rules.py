@@ -75,7 +75,7 @@ FAILURE_POLICY_NEEDS_BACKOFF_LIMIT = Rule[PaddleJobSpec](
     field="spec.podFailurePolicy",
     cel="!has(self.podFailurePolicy) || has(self.backoffLimit)",
     holds=lambda spec: spec.pod_failure_policy is None or spec.backoff_limit is not None,
-    fix="it chooses among failures that are tried again: add spec.backoffLimit, or remove it",
+    fix="it chooses among failures that are retried: add spec.backoffLimit, or remove it",
     says="without spec.backoffLimit",
     values=lambda _: (),
     cel_values="",
@@ -95,7 +95,7 @@ def restart_policy_is_never(role: Role) -> Rule[PaddleJobSpec]:
         field=f"spec.{path}",
         cel=f"!has(self.podFailurePolicy) || {absent(path)} || self.{path} == '' || self.{path} == 'Never'",
         holds=lambda spec: spec.pod_failure_policy is None or restart_policy_field(spec, role) in ("", "Never"),
-        fix="a container that kubelet starts again shows spec.podFailurePolicy no exit code: remove it, or write Never",
+        fix="a container that kubelet restarts shows spec.podFailurePolicy no exit code: remove it, or write Never",
         says='"%s"',
         values=lambda spec: (restart_policy_field(spec, role),),
         cel_values=f"self.{path}",
@@ -186,7 +186,7 @@ SUCCEEDED_COUNT_IN_RANGE = Rule[PaddleJobSpec](
         or (count := success_rule(spec).succeeded_count) is None
         or 1 <= count <= len(success_indexes(spec))
     ),
-    fix="must be from 1 to the number of workers that matter",
+    fix="must be from 1 to the number of workers that count",
     values=lambda spec: (success_rule(spec).succeeded_count,),
     cel_values=f"{RULE}.succeededCount",
 )
@@ -208,7 +208,7 @@ POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (
 
 
 IMMUTABLE_FIELDS = (
-    ImmutableField("spec.managedBy", "cannot change: delete the job and make it again"),
+    ImmutableField("spec.managedBy", "cannot change: delete the job and create it again"),
     ImmutableField(
         "spec.schedulingPolicy.queue",
         "cannot change while the job runs: suspend the job, change it, and resume the job",

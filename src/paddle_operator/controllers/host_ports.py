@@ -1,4 +1,4 @@
-"""Which ports of the nodes belong to which job? Blocks of twenty, stored in the jobs' statuses and learnt from them.
+"""Which ports of the nodes belong to which job? Blocks of twenty, stored in the jobs' statuses and read from them.
 
 The operator cannot know what else listens on a node. Pods declare their ports, so that the scheduler separates
 conflicting ones; the blocks separate our own jobs.

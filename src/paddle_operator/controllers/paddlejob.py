@@ -1,4 +1,4 @@
-"""Wires the caches of PaddleJobs and their children to plan/paddlejob.py; kube/reconciler.py does the rest."""
+"""Wires the caches of PaddleJobs and their children to plan/paddlejob.py, for the reconciler of kube/reconciler.py."""
 
 from collections.abc import Collection
 from datetime import datetime

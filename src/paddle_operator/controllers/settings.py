@@ -1,4 +1,4 @@
-"""What the command line sets for the controllers of one namespace, whatever their kind."""
+"""What the command line sets for the controllers of one namespace, of every kind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,4 +28,4 @@ class Settings:
 
 
 ReconcilerType = Callable[[Client, Recorder, Settings], Reconciler[Any, Any]]
-"""What makes a kind run: its class, called with the settings of one namespace."""
+"""The class of a reconciler, called with the settings of one namespace."""

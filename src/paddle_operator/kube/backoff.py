@@ -1,4 +1,4 @@
-"""How long to wait before the next retry, so that no loop spins, whatever the server does."""
+"""How long to wait before the next retry, so that no loop spins, however the server fails."""
 
 import asyncio
 import random
@@ -9,9 +9,9 @@ from typing import TypeVar
 from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.errors import KubeError
 
-FIRST_SECONDS = 0.2
-MAX_SECONDS = 10.0
-CALM_SECONDS = 10.0
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+RESET_AFTER_SECONDS = 10.0
 
 
 Duration = TypeVar("Duration", float, timedelta)
@@ -23,7 +23,7 @@ def exponential(number: int, first: Duration, limit: Duration) -> Duration:
 
 
 class Backoff:
-    """Waits that double up to a limit, with jitter. Only a try that lasted `CALM_SECONDS` resets them.
+    """Waits that double up to a limit, with jitter. Only a try that lasted `RESET_AFTER_SECONDS` resets them.
 
     A try that merely began well does not: a server that accepts and then disconnects would be retried at full speed.
     """
@@ -40,13 +40,13 @@ class Backoff:
 
     async def pause(self) -> None:
         """The try has failed; return when the next one may begin. After a long one that is at once."""
-        if self._clock.monotonic() - self._began_at >= CALM_SECONDS:
+        if self._clock.monotonic() - self._began_at >= RESET_AFTER_SECONDS:
             self._tries = 0
             await self._clock.sleep(0)
             return
         self._tries += 1
-        longest = exponential(self._tries, FIRST_SECONDS, MAX_SECONDS)
-        await self._clock.sleep(longest * (0.5 + self._jitter() / 2))
+        limit = exponential(self._tries, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        await self._clock.sleep(limit * (0.5 + self._jitter() / 2))
 
 
 async def run_when_woken(

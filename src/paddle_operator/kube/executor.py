@@ -61,7 +61,7 @@ class WriteLimits:
 
 
 class OwnerState:
-    """What is known of an owner beyond the cache; lost with the process, and learnt again."""
+    """What is known of an owner beyond the cache; lost with the process and collected again."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -267,7 +267,7 @@ class Executor(Generic[St]):
         """Delete a collection and mark its objects in the cache as terminating.
 
         The response has each as it was before; only the watch reports whether a pod ended at once or has a grace
-        period. Were they dropped from the cache, their names would be requested again and again.
+        period. If the cache dropped them, their names would be requested repeatedly.
         """
         store = self._informer_of(write.kind).store
         async with self._large_responses:

@@ -75,7 +75,7 @@ class Elector:
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Acquire the lease, then run `work` while renewing it; release it when the work ends.
 
-        Raises LostLease after the work has been cancelled and has ended, and whatever the work raises.
+        Raises LostLease after the work has been cancelled and has ended, and every error of the work itself.
         """
         await self._acquire()
         log.info("became leader", extra={"lease": str(self._key), "identity": self.identity})

@@ -20,7 +20,7 @@ from paddle_operator.kube.log_format import toggle_debug
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 20.0  # of kubelet's default grace period of 30: the rest is for the lease and the last events
+DRAIN_SECONDS = 20.0  # of kubelet's default grace period of 30: 10 s remain for the lease and the last events
 FLUSH_SECONDS = 3.0
 STUCK_SECONDS = 600.0  # no reconcile takes this long unless it hangs
 
@@ -121,8 +121,8 @@ class Manager:
 
     async def _drain(self, work: asyncio.Task[None]) -> None:
         if self._is_working:
-            _, late = await asyncio.wait((work,), timeout=DRAIN_SECONDS)
-            if late:
+            _, unfinished = await asyncio.wait((work,), timeout=DRAIN_SECONDS)
+            if unfinished:
                 log.warning("work not finished in time; cancelled", extra={"seconds": DRAIN_SECONDS})
         work.cancel()
         await asyncio.wait((work,))

@@ -148,13 +148,13 @@ class Resource(Generic[T]):
 
     @cached_property
     def page(self) -> "msgspec.json.Decoder[ListPage[T]]":
-        of = self.view
-        return msgspec.json.Decoder(ListPage[of])  # type: ignore[valid-type]
+        view = self.view
+        return msgspec.json.Decoder(ListPage[view])  # type: ignore[valid-type]
 
     @cached_property
     def change(self) -> "msgspec.json.Decoder[Change[T]]":
-        of = self.view
-        return msgspec.json.Decoder(Added[of] | Modified[of] | Deleted[of] | Bookmark | Error)  # type: ignore[valid-type]
+        view = self.view
+        return msgspec.json.Decoder(Added[view] | Modified[view] | Deleted[view] | Bookmark | Error)  # type: ignore[valid-type]
 
 
 class LeaseSpec(View, frozen=True):
@@ -178,7 +178,7 @@ class Waiting(View, frozen=True):
     message: str = ""
 
 
-class Started(View, frozen=True):
+class Running(View, frozen=True):
     started_at: datetime | None = None
 
 
@@ -193,7 +193,7 @@ class ContainerState(View, frozen=True):
     """At most one of the three is set."""
 
     waiting: Waiting | None = None
-    running: Started | None = None
+    running: Running | None = None
     terminated: Terminated | None = None
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 MAX_TRIES = 4
 FIRST_RETRY_SECONDS = 0.1
 MAX_RETRY_SECONDS = 10.0
-MAX_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After is raised to the caller, who has other work meanwhile
+MAX_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After is raised to the caller, which has other work meanwhile
 
 _NETWORK_ERRORS = (ConnectError, ProxyRefused, ConnectionLost, TimeoutError, OSError)
 

@@ -16,8 +16,8 @@ from paddle_operator.kube.metrics import QueueMetrics
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_RETRY_SECONDS = 0.05
-MAX_RETRY_SECONDS = 60.0
+FIRST_REQUEUE_SECONDS = 0.05
+MAX_REQUEUE_SECONDS = 60.0
 RETRIES_PER_SECOND = 50.0  # of all keys together: a thousand failing keys must not flood the API server
 RETRY_BURST = 100
 LOW_PRIORITY_SHARE = 8  # one key in so many is of low priority
@@ -95,7 +95,7 @@ class Queue(Generic[K]):
         (self._short_delays.add if seconds <= SHORT_DELAY_SECONDS else self._short_delays.discard)(key)
 
     def cancel_add_after(self, key: K) -> None:
-        """Cancel a delayed add that is no longer needed, so finished jobs do not hold timers until their old deadline.
+        """Cancel a delayed add that is no longer needed, so finished objects do not hold timers until their old deadline.
 
         Delays up to SHORT_DELAY_SECONDS stay: they may be about something that has just happened.
         """
@@ -105,7 +105,7 @@ class Queue(Generic[K]):
     def retry(self, key: K) -> float:
         """Add the key after its own backoff, within the queue's retry rate; returns the seconds until then."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        seconds = exponential(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+        seconds = exponential(failures, FIRST_REQUEUE_SECONDS, MAX_REQUEUE_SECONDS)
         now = self._clock.monotonic()
         self._retry_slot_at = max(self._retry_slot_at, now - RETRY_BURST / RETRIES_PER_SECOND) + 1 / RETRIES_PER_SECOND
         seconds = max(seconds, self._retry_slot_at - now)

@@ -15,7 +15,7 @@ ROOT_FAILURE_WAIT = timedelta(seconds=5)  # another kubelet reports the root fai
 
 _MEANINGS = {
     1: "the program failed: its log has the reason",
-    2: "a bad command line: trying again would not help",
+    2: "a bad command line: retrying would not help",
     15: "it was terminated by SIGTERM",
     126: "the command cannot be run: it is not executable",
     127: "the command was not found",

@@ -1,7 +1,7 @@
 """Names, labels, annotations and the owner reference of a job's objects.
 
 Names, `paddle-*` labels and the `paddle-resource` annotation are the Go operator's, so that its users' scripts and
-dashboards go on working; ours have the group's prefix.
+dashboards keep working; ours have the group's prefix.
 """
 
 from typing import Any

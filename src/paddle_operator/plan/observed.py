@@ -117,7 +117,7 @@ class ObservedJob:
         """How many pods of a role succeeded and were deleted afterwards: the job must not restart for them.
 
         They are those that the last status counts as succeeded beyond the pods that existed. If other pods are missing
-        too, the two cannot be told apart, and all count as missing.
+        too, the two cannot be distinguished, and all count as missing.
         """
         return {role: self._count_succeeded_and_deleted(role) for role in self.pods_by_role}
 

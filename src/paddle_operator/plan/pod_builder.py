@@ -77,10 +77,8 @@ class PodBuilder:
             completed["schedulerName"] = VOLCANO
         if not job_spec.is_elastic:
             barrier = {"configMapRef": {"name": self._job.key.name}}
-            container["envFrom"] = [
-                barrier,
-                *(container.get("envFrom") or ()),
-            ]  # first, so that the user's envFrom overrides it
+            # First, so that the user's envFrom overrides it.
+            container["envFrom"] = [barrier, *(container.get("envFrom") or ())]
         if job_spec.intranet is Intranet.SERVICE:
             container["ports"] = _with_port(container, {"containerPort": ports_of(self._job).of(self._role)})
         if job_spec.intranet is Intranet.HOST:

@@ -136,7 +136,7 @@ def _equal_amounts(observed: dict[str, Any], desired: dict[str, Any]) -> bool:
 
 
 def gang_annotations(job: Job, role: Role) -> dict[str, str]:
-    """Volcano's annotations of a gang's pods: the Go operator's, so that its users' tools go on working."""
+    """Volcano's annotations of a gang's pods: the Go operator's, so that its users' tools keep working."""
     assert job.spec
     policy = job.spec.scheduling_policy
     return {

@@ -10,7 +10,7 @@ def success_roles(observed: ObservedJob) -> list[Role]:
 
 
 def is_succeeded(observed: ObservedJob) -> bool:
-    """Whether the success policy is met, whatever became of the parameter servers."""
+    """Whether the success policy is met, regardless of the parameter servers."""
     if observed.spec.success_policy:
         return _is_policy_met(observed)
     return all(

@@ -22,7 +22,7 @@ def is_suspended(job: Job) -> bool:
 
 
 def suspend(observed: ObservedJob, now: datetime) -> JobPlan:
-    """Write the condition and a new attempt first, so that no earlier pod passes for a later one; then delete."""
+    """Write the condition and a new attempt first, so that no earlier pod counts for it; then delete."""
     job, children = observed.job, observed.children
     message = f"spec.suspend is true: {'terminating all pods' if children.pods else 'no pod exists'}"
     suspended = make_condition(job, SUSPENDED, True, Reason.SUSPENDED, message, now)
@@ -53,7 +53,7 @@ def suspend(observed: ObservedJob, now: datetime) -> JobPlan:
 def resume(job: Job, now: datetime) -> JobPlan:
     message = "spec.suspend is false: starting the job again"
     suspended = make_condition(job, SUSPENDED, False, Reason.RESUMED, message, now)
-    running = make_condition(job, RUNNING, False, Reason.RESUMED, message, now)  # it still says Suspended
+    running = make_condition(job, RUNNING, False, Reason.RESUMED, message, now)  # its reason is still Suspended
     status = msgspec.structs.replace(
         job.status,
         phase=Phase.PENDING,

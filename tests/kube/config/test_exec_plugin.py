@@ -235,10 +235,10 @@ async def test_a_helper_that_a_program_leaves_behind_holds_nobody_up(tmp_path: P
 async def test_a_missing_program_is_told_with_the_hint_of_its_maker(build: Build) -> None:
     sentence = await refusal_of(build("no-such-login", installHint="Install it:\n  brew install no-such-login\n"))
     assert sentence == (
-        'the exec plugin "no-such-login" of user "me" is not there: Install it: brew install no-such-login'
+        'the exec plugin "no-such-login" of user "me" was not found: Install it: brew install no-such-login'
     )
     sentence = await refusal_of(build("no-such-login"))
-    assert sentence.endswith("is not there: install it, or correct the command in the kubeconfig")
+    assert sentence.endswith("was not found: install it, or correct the command in the kubeconfig")
 
 
 async def test_a_program_that_cannot_be_started_is_told(tmp_path: Path, build: Build) -> None:
@@ -268,23 +268,23 @@ async def test_plugin_failure_shows_stderr_without_secrets(tmp_path: Path, build
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        (f"print('{TOKEN}')", "printed no JSON, but 13 bytes of something else: run it by hand to see what"),
-        ("", "printed no JSON, but 0 bytes of something else"),
-        (r"sys.stdout.buffer.write(b'\xff\xfe')", "printed no JSON"),
+        (f"print('{TOKEN}')", "printed 13 bytes that are not JSON: run it by hand to see them"),
+        ("", "printed 0 bytes that are not JSON"),
+        (r"sys.stdout.buffer.write(b'\xff\xfe')", "bytes that are not JSON"),
         (
             f"print('[\"{TOKEN}\"]')",
-            "printed no proper ExecCredential: Expected `object`, got `array`; update the plugin",
+            "printed an invalid ExecCredential: Expected `object`, got `array`; update the plugin",
         ),
-        ("answer(token=5)", "printed no proper ExecCredential: Expected `str`, got `int` - at `$.status.token`"),
+        ("answer(token=5)", "printed an invalid ExecCredential: Expected `str`, got `int` - at `$.status.token`"),
         (f"answer(token='{TOKEN}', expirationTimestamp='soon')", "Invalid RFC3339 encoded datetime"),
         (f"answer(token='{TOKEN}', expirationTimestamp='2026-01-01T00:00:00')", "timezone"),
         ("print('{}')", 'printed the kind "", not ExecCredential: update it'),
         (
             "asked['apiVersion'] = 'v9'; answer(token='x')",
-            'answered in apiVersion "v9": write that into the kubeconfig',
+            'printed apiVersion "v9" instead of client.authentication.k8s.io/v1',
         ),
-        ("answer()", "gave neither a token nor a certificate: log in again"),
-        (f"answer(clientKeyData='{TOKEN}')", "gave only one of certificate and key: update the plugin"),
+        ("answer()", "printed neither a token nor a certificate: log in again"),
+        (f"answer(clientKeyData='{TOKEN}')", "printed only one of certificate and key: update the plugin"),
         (f"while True: print('{TOKEN}' * 999)", "does not stop printing: run it by hand to see what it prints"),
         ("sys.exit(3)", "exited 3: run it by hand to see why"),
     ],
@@ -297,11 +297,11 @@ async def test_rubbish_is_one_sentence(tmp_path: Path, build: Build, body: str, 
     ("fields", "sentence"),
     [
         ({"command": ""}, 'the exec section of user "me" has no command: name the program to run'),
-        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1beta1 exist today: update the plugin"),
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1beta1 are supported: update the plugin"),
         ({"apiVersion": ""}, 'has the apiVersion "", but only'),
         (
             {"interactiveMode": ""},
-            "has no interactiveMode, which client.authentication.k8s.io/v1 demands: add IfAvailable",
+            "has no interactiveMode, which client.authentication.k8s.io/v1 requires: add IfAvailable",
         ),
         ({"interactiveMode": "Maybe"}, 'has the interactiveMode "Maybe": use one of Never, IfAvailable, Always'),
     ],

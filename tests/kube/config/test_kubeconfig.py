@@ -50,7 +50,7 @@ def test_missing_files_and_empty_names_of_a_list_are_skipped(tmp_path: Path) -> 
 
 def test_named_kubeconfig_must_exist_and_is_the_only_one(tmp_path: Path) -> None:
     other = write_kubeconfig(tmp_path / "other")
-    with pytest.raises(Misconfigured, match=r"there is no kubeconfig \(looked for .*missing\): set KUBECONFIG"):
+    with pytest.raises(Misconfigured, match=r"no kubeconfig found \(tried .*missing\): set KUBECONFIG"):
         read(tmp_path / "missing", listed(other))
 
 
@@ -94,7 +94,7 @@ def test_null_means_absent(tmp_path: Path) -> None:
         ({"contexts": [{"name": "here", "context": {"cluster": "there"}}]}, "names no user: set its field user"),
         ({"users": [{"name": "me"}, {"name": "me"}]}, 'user "me" in '),
         ({"users": [{"name": "me", "user": {"token": 5}}]}, "Expected `str`, got `int` - at `$.users[0].user.token`"),
-        ({"kind": "PaddleJob"}, "is of the kind PaddleJob, not Config: is it the right file?"),
+        ({"kind": "PaddleJob"}, "is of the kind PaddleJob, not Config: check that it is the right file"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path: Path, change: dict[str, object], sentence: str) -> None:

@@ -124,7 +124,9 @@ def test_a_pod_without_a_mounted_account_is_told_why(account: Path, name: str) -
 
 @pytest.mark.parametrize("missing", IN_POD)
 def test_outside_a_pod_there_is_no_account(account: Path, missing: str) -> None:
-    with pytest.raises(Misconfigured, match=r"this is no pod of a cluster, .*: name a kubeconfig instead"):
+    with pytest.raises(
+        Misconfigured, match=r"this process is not in a pod of a cluster, .*: name a kubeconfig instead"
+    ):
         in_cluster(account, environ={name: value for name, value in IN_POD.items() if name != missing})
 
 
@@ -141,7 +143,7 @@ def test_precedence_of_named_file_pod_and_home(account: Path, tmp_path: Path) ->
     home.unlink()
     with pytest.raises(Misconfigured, match=r"the service account's token .* cannot be used"):
         load(directory=tmp_path / "nothing", environ=environ)
-    with pytest.raises(Misconfigured, match="there is no kubeconfig"):
+    with pytest.raises(Misconfigured, match="no kubeconfig found"):
         load(directory=account, environ={"HOME": str(tmp_path)})
 
 
@@ -285,7 +287,7 @@ async def test_impersonation_sends_one_header_per_group(tmp_path: Path) -> None:
         ),
         ({}, {"tokenFile": "missing"}, "cannot be used: No such file or directory; write the file"),
         ({}, {"token": f"{TOKEN}\nX-Other: header"}, "has a line break or a control character: store it again"),
-        ({}, {"username": "me", "password": TOKEN}, "which no API server takes since Kubernetes 1.19: use a token"),
+        ({}, {"username": "me", "password": TOKEN}, "which no API server accepts since Kubernetes 1.19: use a token"),
         (
             {},
             {"auth-provider": {"name": "gcp", "config": {"access-token": TOKEN}}},

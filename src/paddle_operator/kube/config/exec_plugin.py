@@ -23,16 +23,16 @@ from paddle_operator.kube.config.credentials import Credentials, KeyPair, Secret
 from paddle_operator.kube.config.kubeconfig import Exec
 from paddle_operator.kube.errors import Misconfigured
 
-GROUP = "client.authentication.k8s.io"
-VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
-MODES = ("Never", "IfAvailable", "Always")
+EXEC_GROUP = "client.authentication.k8s.io"
+EXEC_API_VERSIONS = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
+INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 _TIMEOUT_SECONDS = 60.0
 _INTERACTIVE_TIMEOUT_SECONDS = 600.0  # a login in a browser, with a second factor, takes minutes
 _RENEW_BEFORE_EXPIRY = timedelta(seconds=10)  # a request must not expire on its way
 _MIN_RERUN_SECONDS = 1.0  # a plugin that fails, or prints expired credentials, is not run in a loop
 _MAX_OUTPUT_BYTES = 1 << 20
-_LINES, _LINE_CHARACTERS = 3, 200  # of what it said on stderr
+_MAX_STDERR_LINES, _MAX_STDERR_LINE_CHARACTERS = 3, 200  # in an error message
 
 # What looks like a credential on a plugin's stderr. A path or a URL is long and mixed, too, but starts after a slash.
 _SECRET_NAME = re.compile(r"token|secret|password|key", re.IGNORECASE)
@@ -73,7 +73,7 @@ class ExecPlugin:
         cluster_info: Callable[[], Mapping[str, object]] = dict,
         has_terminal: Callable[[], bool] = stdin_is_terminal,
     ) -> None:
-        """Raises Misconfigured if the settings alone are wrong; the program is not looked for yet."""
+        """Raises Misconfigured if the settings alone are wrong; the program is looked up when it runs."""
         self._about = f'the exec plugin "{settings.command}" of {owner}'
         self._settings = _validate(settings, owner)
         self._clock = clock
@@ -96,7 +96,7 @@ class ExecPlugin:
             if self._failure and self._just_ran():
                 raise Misconfigured(self._failure)  # requests that waited for a run share its failure
             try:
-                status = self._unless_expired(await self._run())
+                status = self._check_expiry(await self._run())
             except Misconfigured as problem:
                 self._failure = str(problem)
                 raise
@@ -109,20 +109,23 @@ class ExecPlugin:
     async def renew(self, refused: Credentials | None) -> bool:
         if refused is None or refused is self._credentials:
             self._credentials, self._refused = None, True
-        return True  # either forgotten just now, or somebody else has already put a newer one in its place
+        return True  # dropped just now, or another task has already stored newer ones
 
     def _needs_renewal(self) -> bool:
         if self._expires_at is None or self._just_ran():
             return False
         return self._clock.now() >= self._expires_at - _RENEW_BEFORE_EXPIRY
 
-    def _unless_expired(self, status: _Status) -> _Status:
-        """A stamp in the past may be the fault of this machine's clock; where the server has said no, it is not."""
+    def _check_expiry(self, status: _Status) -> _Status:
+        """Raises Misconfigured for expired credentials that replace refused ones.
+
+        An expiry in the past alone does not count: this machine's clock may be wrong.
+        """
         refused, self._refused = self._refused, False
         if refused and status.expiration_timestamp and status.expiration_timestamp <= self._clock.now():
             since = status.expiration_timestamp.isoformat(" ", "seconds")
             raise Misconfigured(
-                f"{self._about} gave a credential that has expired at {since}, and the server refuses it: log in again"
+                f"{self._about} printed a credential that expired at {since}, and the server refused it: log in again"
             )
         return status
 
@@ -130,30 +133,32 @@ class ExecPlugin:
         return self._clock.monotonic() - self._ran_at < _MIN_RERUN_SECONDS
 
     async def _run(self) -> _Status:
-        interactive = self._interactive()
+        interactive = self._is_interactive()
         limit_seconds = _INTERACTIVE_TIMEOUT_SECONDS if interactive else _TIMEOUT_SECONDS
         with _open_stderr_file() as stderr_file:
             try:
                 async with asyncio.timeout(None) as limit:
                     timer = self._clock.call_later(limit_seconds, lambda: limit.reschedule(0))
                     try:
-                        code, output = await self._output(interactive, stderr_file)
+                        code, output = await self._run_program(interactive, stderr_file)
                     finally:
                         timer.cancel()
             except TimeoutError:
-                late = f"{self._about} was killed, since it had not finished after {limit_seconds:.0f} s"
-                raise Misconfigured(f"{late}: run it by hand to see why") from None
+                message = f"{self._about} was killed, since it had not finished after {limit_seconds:.0f} s"
+                raise Misconfigured(f"{message}: run it by hand to see why") from None
             if code != 0:
-                words = self._without_secrets(_stderr_tail(stderr_file))
+                stderr_text = self._without_secrets(_stderr_tail(stderr_file))
                 end = f"exited {code}" if code > 0 else f"was ended by signal {-code}"
-                advice = f"{words}; log in again, or run it by hand" if words else "run it by hand to see why"
+                advice = (
+                    f"{stderr_text}; log in again, or run it by hand" if stderr_text else "run it by hand to see why"
+                )
                 raise Misconfigured(f"{self._about} {end}: {advice}")
-        return self._status_in(output)
+        return self._parse_output(output)
 
-    async def _output(self, interactive: bool, stderr_file: IO[bytes]) -> tuple[int, bytes]:
+    async def _run_program(self, interactive: bool, stderr_file: IO[bytes]) -> tuple[int, bytes]:
         path = shutil.which(self._settings.command, path=self._environ.get("PATH"))
         if path is None:
-            raise Misconfigured(self._missing("is not there"))
+            raise Misconfigured(self._start_failure("was not found"))
         command = [path, *self._settings.args]
         try:
             async with _start_process(command, self._variables(interactive), interactive, stderr_file) as (
@@ -169,13 +174,13 @@ class ExecPlugin:
                         )
                 return await process.wait(), output
         except OSError as problem:
-            raise Misconfigured(self._missing(f"cannot be started ({problem.strerror})")) from None
+            raise Misconfigured(self._start_failure(f"cannot be started ({problem.strerror})")) from None
 
-    def _missing(self, fault: str) -> str:
+    def _start_failure(self, fault: str) -> str:
         hint = " ".join(self._settings.install_hint.split())
         return f"{self._about} {fault}: {hint or 'install it, or correct the command in the kubeconfig'}"
 
-    def _interactive(self) -> bool:
+    def _is_interactive(self) -> bool:
         mode = self._settings.interactive_mode or "IfAvailable"
         terminal = mode != "Never" and self._has_terminal()
         if mode == "Always" and not terminal:
@@ -190,35 +195,37 @@ class ExecPlugin:
         own = {variable.name: variable.value.reveal() for variable in self._settings.env}
         return {**self._environ, **own, "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
 
-    def _without_secrets(self, words: str) -> str:
+    def _without_secrets(self, text: str) -> str:
         for variable in self._settings.env:
             if variable.value and _SECRET_NAME.search(variable.name):
-                words = words.replace(variable.value.reveal(), "…")
-        return _SECRET_PATTERN.sub("…", words)
+                text = text.replace(variable.value.reveal(), "…")
+        return _SECRET_PATTERN.sub("…", text)
 
-    def _status_in(self, output: bytes) -> _Status:
+    def _parse_output(self, output: bytes) -> _Status:
         try:
-            answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=decode_secret)
+            credential = msgspec.json.decode(output, type=_ExecCredential, dec_hook=decode_secret)
         except msgspec.ValidationError as problem:
             raise Misconfigured(
-                f"{self._about} printed no proper ExecCredential: {problem}; update the plugin"
+                f"{self._about} printed an invalid ExecCredential: {problem}; update the plugin"
             ) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Misconfigured(
-                f"{self._about} printed no JSON, but {len(output)} bytes of something else: run it by hand to see what"
+                f"{self._about} printed {len(output)} bytes that are not JSON: run it by hand to see them"
             ) from None
-        if answer.kind != "ExecCredential":
-            raise Misconfigured(f'{self._about} printed the kind "{answer.kind[:40]}", not ExecCredential: update it')
-        if answer.api_version != self._settings.api_version:
+        if credential.kind != "ExecCredential":
             raise Misconfigured(
-                f'{self._about} answered in apiVersion "{answer.api_version[:60]}": write that into the kubeconfig, '
-                f"where {self._settings.api_version} stands, or update the plugin"
+                f'{self._about} printed the kind "{credential.kind[:40]}", not ExecCredential: update it'
             )
-        status = answer.status or _Status()
+        if credential.api_version != self._settings.api_version:
+            raise Misconfigured(
+                f'{self._about} printed apiVersion "{credential.api_version[:60]}" instead of {self._settings.api_version}: '
+                "change the kubeconfig or update the plugin"
+            )
+        status = credential.status or _Status()
         if not (status.token or status.client_certificate_data or status.client_key_data):
-            raise Misconfigured(f"{self._about} gave neither a token nor a certificate: log in again")
+            raise Misconfigured(f"{self._about} printed neither a token nor a certificate: log in again")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise Misconfigured(f"{self._about} gave only one of certificate and key: update the plugin")
+            raise Misconfigured(f"{self._about} printed only one of certificate and key: update the plugin")
         return status
 
     def _to_credentials(self, status: _Status) -> Credentials:
@@ -233,16 +240,16 @@ def _validate(settings: Exec, owner: str) -> Exec:
     field = f"the exec section of {owner}"
     if not settings.command:
         raise Misconfigured(f"{field} has no command: name the program to run")
-    if settings.api_version not in VERSIONS:
+    if settings.api_version not in EXEC_API_VERSIONS:
         raise Misconfigured(
-            f'{field} has the apiVersion "{settings.api_version}", but only {" and ".join(VERSIONS)} exist today: '
+            f'{field} has the apiVersion "{settings.api_version}", but only {" and ".join(EXEC_API_VERSIONS)} are supported: '
             "update the plugin, and write a new kubeconfig"
         )
-    if settings.api_version == VERSIONS[0] and not settings.interactive_mode:
-        raise Misconfigured(f"{field} has no interactiveMode, which {VERSIONS[0]} demands: add IfAvailable")
-    if settings.interactive_mode and settings.interactive_mode not in MODES:
+    if settings.api_version == EXEC_API_VERSIONS[0] and not settings.interactive_mode:
+        raise Misconfigured(f"{field} has no interactiveMode, which {EXEC_API_VERSIONS[0]} requires: add IfAvailable")
+    if settings.interactive_mode and settings.interactive_mode not in INTERACTIVE_MODES:
         raise Misconfigured(
-            f'{field} has the interactiveMode "{settings.interactive_mode}": use one of {", ".join(MODES)}'
+            f'{field} has the interactiveMode "{settings.interactive_mode}": use one of {", ".join(INTERACTIVE_MODES)}'
         )
     return settings
 
@@ -251,7 +258,7 @@ def _validate(settings: Exec, owner: str) -> Exec:
 async def _start_process(
     command: list[str], variables: Mapping[str, str], interactive: bool, stderr_file: IO[bytes]
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, asyncio.StreamReader]]:
-    """A running program and what it prints; leaving before it has ended kills it with all that it has started."""
+    """Yield a running program and its stdout. It is killed with its children if the block ends first."""
     loop = asyncio.get_running_loop()
     stdout = asyncio.StreamReader()
     reading, writing = os.pipe()  # our own pipe can be closed though a child of the plugin still holds its other end
@@ -280,21 +287,21 @@ async def _start_process(
 
 
 def _stderr_is_terminal() -> bool:
-    """Whether our stderr is a terminal: then a plugin may say there which page to open and which code to type."""
+    """Whether our stderr is a terminal: then a plugin can print there which page to open and which code to type."""
     return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
 
 
 def _open_stderr_file() -> IO[bytes]:
-    """A file, not a pipe: a helper that the plugin leaves running may hold it open as long as it likes."""
+    """A file, not a pipe: a helper that the plugin leaves running may keep it open."""
     try:
         return tempfile.TemporaryFile()
-    except OSError:  # a read-only container: the plugin may still work, and its words are only for an error
+    except OSError:  # a read-only container: the plugin may still work: its stderr is only for error messages
         return open(os.devnull, "w+b")
 
 
 def _stderr_tail(stderr_file: IO[bytes]) -> str:
-    """The end of what a plugin said on stderr, as one line."""
+    """The end of what a plugin wrote to stderr, as one line."""
     stderr_file.seek(0, os.SEEK_END)
     stderr_file.seek(max(0, stderr_file.tell() - 4096))
     lines = [line.strip() for line in stderr_file.read().decode(errors="replace").splitlines() if line.strip()]
-    return " / ".join(line[:_LINE_CHARACTERS] for line in lines[-_LINES:])
+    return " / ".join(line[:_MAX_STDERR_LINE_CHARACTERS] for line in lines[-_MAX_STDERR_LINES:])

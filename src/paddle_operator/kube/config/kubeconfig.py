@@ -146,12 +146,12 @@ class Kubeconfig:
         """The named context, else the current one. Raises Misconfigured."""
         where = ", ".join(home_relative(path) for path in self.files)
         known = ", ".join(sorted(self.contexts)) or "none"
-        wanted = name or self.current_context
-        if not wanted:
+        selected = name or self.current_context
+        if not selected:
             raise Misconfigured(f"{where} has no current-context: name one of its contexts ({known})")
-        if wanted not in self.contexts:
-            raise Misconfigured(f'there is no context "{wanted}" in {where}: name one of its contexts ({known})')
-        context = self.contexts[wanted]
+        if selected not in self.contexts:
+            raise Misconfigured(f'there is no context "{selected}" in {where}: name one of its contexts ({known})')
+        context = self.contexts[selected]
         return ResolvedContext(
             context,
             _resolve(context, "cluster", context.value.cluster, self.clusters),
@@ -162,12 +162,12 @@ class Kubeconfig:
 def read(path: Path | None, environ: Mapping[str, str]) -> Kubeconfig:
     """The file that is named, else the files of KUBECONFIG, else ~/.kube/config. Raises Misconfigured."""
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    wanted = [path] if path else list(dict.fromkeys(listed)) or [default_path(environ)]
-    texts = {file: _text(file) for file in wanted}
+    paths = [path] if path else list(dict.fromkeys(listed)) or [default_path(environ)]
+    texts = {file: _read_bytes(file) for file in paths}
     files = {file: _decode(file, text) for file, text in texts.items() if text is not None}
     if not files:
-        tried = ", ".join(home_relative(file) for file in wanted)
-        raise Misconfigured(f"there is no kubeconfig (looked for {tried}): set KUBECONFIG, or name the file")
+        tried = ", ".join(home_relative(file) for file in paths)
+        raise Misconfigured(f"no kubeconfig found (tried {tried}): set KUBECONFIG, or name the file")
     return Kubeconfig(files)
 
 
@@ -196,11 +196,11 @@ def _merge(kind: str, named: Mapping[Path, Iterable[tuple[str, T]]]) -> dict[str
         for name, value in entries:
             entry = merged.setdefault(name, Entry(kind, name, path, value))
             if entry.file == path and entry.value is not value:
-                raise Misconfigured(f"{entry} stands there twice: remove one")
+                raise Misconfigured(f"{entry} is defined twice: remove one")
     return merged
 
 
-def _text(path: Path) -> bytes | None:
+def _read_bytes(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -215,15 +215,15 @@ def _decode(path: Path, text: bytes) -> _File:
     try:
         document = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is one of the two safe loaders
         file = msgspec.convert(_without_nulls(document or {}), _File, dec_hook=decode_secret)
-    except yaml.MarkedYAMLError as problem:  # its own words may quote the line, and the line may hold a token
+    except yaml.MarkedYAMLError as problem:  # its message may quote the line, which may hold a token
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
         raise Misconfigured(f"{about} is not YAML: correct line {line}") from None
     except msgspec.ValidationError as problem:
         raise Misconfigured(f"{about} has a field of the wrong type: {problem}; correct it there") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise Misconfigured(f"{about} is not YAML: is it the right file?") from None
+        raise Misconfigured(f"{about} is not YAML: check that it is the right file") from None
     if file.kind != "Config":
-        raise Misconfigured(f"{about} is of the kind {file.kind}, not Config: is it the right file?")
+        raise Misconfigured(f"{about} is of the kind {file.kind}, not Config: check that it is the right file")
     return _with_absolute_paths(file, Path(os.path.abspath(path)).parent)
 
 

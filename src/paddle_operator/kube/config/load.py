@@ -28,7 +28,7 @@ from paddle_operator.kube.config.credentials import (
     WatchedFile,
     is_printable,
 )
-from paddle_operator.kube.config.exec_plugin import GROUP, ExecPlugin
+from paddle_operator.kube.config.exec_plugin import EXEC_GROUP, ExecPlugin
 from paddle_operator.kube.config.kubeconfig import Cluster, Entry, ResolvedContext, User
 from paddle_operator.kube.config.proxy import environment_proxy, is_http_url, validate_proxy
 from paddle_operator.kube.config.server import ServerConfig
@@ -67,7 +67,7 @@ def in_cluster(
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise Misconfigured(
-            "this is no pod of a cluster, since KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: "
+            "this process is not in a pod of a cluster, since KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: "
             "name a kubeconfig instead"
         )
     token = WatchedFile(f"the service account's token {directory / 'token'}", directory / "token", clock)
@@ -184,11 +184,11 @@ def _server(chosen: ResolvedContext) -> str:
     url = cluster.server
     if not url:
         raise Misconfigured(f"{chosen.cluster} has no server: set it to the API server's URL")
-    if "://" not in url:  # kubectl takes a bare host too, and TLS for granted where a field speaks of it
-        speaks_tls = (
+    if "://" not in url:  # as kubectl: a bare host is accepted, with TLS if a TLS field is set
+        uses_tls = (
             cluster.certificate_authority or cluster.certificate_authority_data or cluster.insecure_skip_tls_verify
         )
-        url = f"{'https' if speaks_tls else 'http'}://{url}"
+        url = f"{'https' if uses_tls else 'http'}://{url}"
     if "@" in url:
         raise Misconfigured(f"the server of {chosen.cluster} has a user in its URL: use a token instead")
     if not is_http_url(url):
@@ -235,13 +235,13 @@ def _credential(
     key = _source("client-key", entry, user.client_key_data, user.client_key, clock)
     if certificate and not key:
         raise Misconfigured(f"{entry} has a client certificate without its key: set client-key or client-key-data")
-    if user.exec and not token:  # a token is meant to save the run of a plugin, says client-go
+    if user.exec and not token:  # as in client-go: with a token no plugin runs
         if certificate:
             raise Misconfigured(f"{entry} has both a client certificate and an exec plugin: remove one")
         return ExecPlugin(user.exec, str(entry), clock, environ, lambda: _cluster_info(chosen, server, authority))
     if user.username and not token and not certificate:
         raise Misconfigured(
-            f"{entry} has a username and a password, which no API server takes since Kubernetes 1.19: "
+            f"{entry} has a username and a password, which no API server accepts since Kubernetes 1.19: "
             "use a token, a client certificate or an exec plugin"
         )
     return StaticCredentials(token, certificate, key)
@@ -250,7 +250,7 @@ def _credential(
 def _token(entry: Entry[User], clock: Clock) -> SecretSource | None:
     user = entry.value
     token = Secret(user.token.reveal().strip())
-    if user.token_file:  # the file wins while it can be read, so says kubeconfig's reference
+    if user.token_file:  # as in the reference of kubeconfig: the file wins while it can be read
         return WatchedFile(f"tokenFile {user.token_file} of {entry}", Path(user.token_file), clock, token or None)
     return InlineSecret(f"the token of {entry}", token) if token else None
 
@@ -259,7 +259,7 @@ def _cluster_info(chosen: ResolvedContext, server: str, authority: SecretSource 
     """The cluster section for plugins with provideClusterInfo."""
     cluster = chosen.cluster.value
     text = authority.content().reveal() if authority else ""
-    config = next((item.extension for item in cluster.extensions if item.name == f"{GROUP}/exec"), None)
+    config = next((item.extension for item in cluster.extensions if item.name == f"{EXEC_GROUP}/exec"), None)
     info = {
         "server": server,
         "tls-server-name": cluster.tls_server_name,
