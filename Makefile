@@ -67,7 +67,7 @@ generate: environment ## write CRDs and generated pages from the types
 	@$(BIN)/python -m tools.generate
 
 e2e: environment ## a few minutes on the cluster of KUBECONFIG, in a namespace of its own: docs/en/e2e.md
-	$(BIN)/pytest -p no:randomly --timeout=0 e2e  # E2E_PATIENCE_SECONDS bounds each wait, and the namespace is to be removed
+	$(BIN)/pytest -p no:randomly --timeout=0 e2e  # E2E_TIMEOUT_SECONDS bounds each wait, and the namespace is to be removed
 
 manifests: programs ## write deploy/ from config/
 	@$(BIN)/python -m tools.manifests

@@ -22,7 +22,7 @@ def cluster() -> Iterator[Cluster]:
     kubectl_path = os.environ.get("KUBECTL") or shutil.which("kubectl")
     assert kubectl_path, "kubectl not found: put it on PATH, or set KUBECTL to its path"
     cluster = Cluster(
-        kubectl_path, f"paddle-e2e-{uuid.uuid4().hex[:6]}", int(os.environ.get("E2E_PATIENCE_SECONDS", "180"))
+        kubectl_path, f"paddle-e2e-{uuid.uuid4().hex[:6]}", int(os.environ.get("E2E_TIMEOUT_SECONDS", "180"))
     )
     if others := cluster.find_cluster_wide_operators():
         pytest.exit(f"{', '.join(others)} would reconcile the suite's jobs, too: stop it first, or use another cluster")

@@ -30,7 +30,7 @@ async def test_e2e_suite_passes_on_hollow_nodes(plane: ControlPlane) -> None:
             "KUBECONFIG": str(plane.write_kubeconfig("tester-1")),
             "KUBECTL": str(plane.binaries.kubectl),
             "E2E_OPERATOR": "process",
-            "E2E_PATIENCE_SECONDS": "180",
+            "E2E_TIMEOUT_SECONDS": "180",
         }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "e2e"),
