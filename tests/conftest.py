@@ -1,6 +1,6 @@
-"""The control plane that the tests of a run share: built once, started by the first test that asks, ended with the run.
+"""The control plane of a test run: built once, started for the first test that uses it, stopped at the end.
 
-A test that uses it is marked `cluster`, so that `pytest -m "not cluster"` is the layer that needs nothing but Python.
+Tests that use it are marked `cluster`, so `pytest -m "not cluster"` needs nothing but Python.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from testbed.request import RequestError
 from testbed.toolchain import AssetsError
 
 CLUSTER_FIXTURES = {"control_plane", "control_plane_binaries", "volcano_build"}
-SERVED_WITHIN_SECONDS = 100.0
+CRD_TIMEOUT_SECONDS = 100.0
 settings.register_profile("no deadlines", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("no deadlines")  # a busy machine is no failure
-FOUND = pytest.StashKey[Binaries | AssetsError]()
+BINARIES_KEY = pytest.StashKey[Binaries | AssetsError]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "planes(*names): the API servers a story runs on: real (the default), embedded")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest looks at -m
+@pytest.hookimpl(tryfirst=True)  # before pytest applies -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     deselect_long(config, items)
     for item in items:
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if CLUSTER_FIXTURES.intersection(item.fixturenames):
             item.add_marker("cluster")
         if "control_plane" in item.fixturenames:
-            item.fixturenames.append("recovery")  # the last to be set up, so the first to end: others may need servers
+            item.fixturenames.append("recovery")  # set up last, so torn down first: other fixtures may need servers
 
 
 def deselect_long(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -58,30 +58,30 @@ def deselect_long(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build before the first test, where no timeout of a test counts: with empty caches it takes minutes."""
-    asked_for = any(item.get_closest_marker("cluster") for item in session.items)
-    if not asked_for or session.config.option.collectonly:
+    """Build before the first test and its timeout: with empty caches it takes minutes."""
+    is_needed = any(item.get_closest_marker("cluster") for item in session.items)
+    if not is_needed or session.config.option.collectonly:
         return
-    with uncaptured(session.config):
-        found = programs(session)
+    with capture_disabled(session.config):
+        found = find_binaries(session)
     if isinstance(found, Binaries):
-        say(session.config, f"control plane: programs from {found.source}")
+        print_line(session.config, f"control plane: programs from {found.source}")
 
 
-def programs(session: pytest.Session) -> Binaries | AssetsError:
-    """Found or built once in a run; what went wrong is kept as well, to be told by every test that needs them."""
-    if FOUND not in session.stash:
+def find_binaries(session: pytest.Session) -> Binaries | AssetsError:
+    """Find or build the programs once per run; an error is stored, too, and fails every test that needs them."""
+    if BINARIES_KEY not in session.stash:
         try:
-            session.stash[FOUND] = ensure_binaries()
+            session.stash[BINARIES_KEY] = ensure_binaries()
         except AssetsError as error:
-            session.stash[FOUND] = error
-    return session.stash[FOUND]
+            session.stash[BINARIES_KEY] = error
+    return session.stash[BINARIES_KEY]
 
 
 @pytest.fixture(scope="session")
 def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
-    """For a test that starts a control plane of its own. Fails if there are no programs: it does not skip."""
-    found = programs(request.session)
+    """For a test that starts its own control plane. Without programs it fails and does not skip."""
+    found = find_binaries(request.session)
     if isinstance(found, AssetsError):
         pytest.fail(str(found), pytrace=False)
     return found
@@ -89,28 +89,28 @@ def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
 
 @pytest.fixture(scope="session")
 def control_plane(control_plane_binaries: Binaries, pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
-    """The one of this run. Tests share it: stay in your namespace, and leave it running if you stop a part of it."""
+    """The control plane of this run. Tests share it: use your own namespace and restart what you stop."""
     with ControlPlane.start(control_plane_binaries) as started:
-        say(pytestconfig, f"control plane: ready after {started.started_in_seconds:.1f} s at {started.server}")
+        print_line(pytestconfig, f"control plane: ready after {started.started_in_seconds:.1f} s at {started.server}")
         yield started
 
 
 @pytest.fixture(scope="session")
 def paddlejob_crd(control_plane: ControlPlane) -> None:
-    """PaddleJobs are served, by the definition that users apply."""
+    """Apply our CRD and wait until PaddleJobs are served."""
     asyncio.run(_define_paddlejobs(control_plane))
 
 
 async def _define_paddlejobs(control_plane: ControlPlane) -> None:
     definition = Path(__file__).parent.parent / "deploy/v1/crd.yaml"
     await control_plane.kubectl("apply", f"--filename={definition}")
-    async with asyncio.timeout(SERVED_WITHIN_SECONDS):
+    async with asyncio.timeout(CRD_TIMEOUT_SECONDS):
         while not await _is_served(control_plane, "paddlejobs"):
             await asyncio.sleep(0.05)
 
 
 async def _is_served(control_plane: ControlPlane, kind: str) -> bool:
-    try:  # not `kubectl wait`, which gives up where a condition is not there yet
+    try:  # not `kubectl wait`, which fails if a condition does not exist yet
         await control_plane.kubectl("get", kind)
     except RequestError:
         return False
@@ -119,32 +119,32 @@ async def _is_served(control_plane: ControlPlane, kind: str) -> bool:
 
 @pytest.fixture
 async def recovery(control_plane: ControlPlane) -> AsyncIterator[None]:
-    """A test that ends with a server stopped or killed, by intention or not, does not harm the next one."""
+    """Restart servers that a test has stopped or killed."""
     yield
     await control_plane.recover()
 
 
 @pytest.fixture
 async def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A fresh namespace, named after the test; its deletion is begun at the end and not waited for."""
+    """A new namespace, named after the test; its deletion is started at the end and not awaited."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:40].strip("-")
     name = await control_plane.create_namespace(words or "test")
     yield name
     await control_plane.delete_namespace(name)
 
 
-def say(config: pytest.Config, sentence: str) -> None:
-    """A line in pytest's own output, on a line of its own."""
+def print_line(config: pytest.Config, line: str) -> None:
+    """Print a line in the output of pytest."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
-        with uncaptured(config):
+        with capture_disabled(config):
             reporter.ensure_newline()
-            reporter.write_line(sentence)
+            reporter.write_line(line)
 
 
 @contextmanager
-def uncaptured(config: pytest.Config) -> Iterator[None]:
-    """Let what is written reach the terminal: who waits for a build wants to see it move."""
+def capture_disabled(config: pytest.Config) -> Iterator[None]:
+    """Disable output capturing, so that the progress of a build is visible."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         yield

@@ -21,7 +21,7 @@ from testbed.hollow_script import exits
 from testbed.ports import find_free_ports
 from testbed.watch_until import WAIT_TIMEOUT_SECONDS, watch_objects
 from tests.stories.harness import FULL_JOBS, ClusterHarness
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 
 EXAMPLE = Path("deploy/examples/wide_and_deep.yaml")
 
@@ -198,7 +198,7 @@ async def fail_over(control_plane: ControlPlane, harness: ClusterHarness, number
     ):
         await leases.until(LEASE_NAME, lambda lease: bool(lease.spec.holder_identity))
         async with manager_process(control_plane, *flags):
-            await harness.submit(a_job("large", workers=60))
+            await harness.submit(make_job("large", workers=60))
             await harness.wait_pods(lambda pods: len(pods) >= 5)
             leader.send_signal(number)
             await harness.wait_job("large", lambda job: (job.status or {}).get("ready") == "60/60")

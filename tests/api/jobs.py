@@ -12,16 +12,16 @@ Written = dict[str, Any]
 PADDLE_JOBS = Resource(f"apis/{GROUP}/{VERSION}", PLURAL, Object)
 
 
-def a_template(*, ports: tuple[Written, ...] = ()) -> Written:
+def make_template(*, ports: tuple[Written, ...] = ()) -> Written:
     container: Written = {"name": "paddle", "image": "paddle"}
     return {"spec": {"containers": [container | ({"ports": list(ports)} if ports else {})]}}
 
 
 def a_role(replicas: object = 2, **others: object) -> Written:
-    return {"replicas": replicas, "template": a_template()} | others
+    return {"replicas": replicas, "template": make_template()} | others
 
 
-def a_job(spec: Written, name: str = "mnist", namespace: str = "default") -> Written:
+def make_job(spec: Written, name: str = "mnist", namespace: str = "default") -> Written:
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -15,7 +15,7 @@ from paddle_operator.kube.errors import Invalid, NotFound
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.api.jobs import PADDLE_JOBS, Written, a_job, a_role, a_template
+from tests.api.jobs import PADDLE_JOBS, Written, a_role, make_job, make_template
 from tests.api.wrong_jobs import CASES, Case
 from tools.pod_template_schema import KEPT_AT, asked
 
@@ -28,9 +28,9 @@ async def apply(control_plane: ControlPlane, manifest: Written) -> str:
 
 
 def with_container(**fields: object) -> Written:
-    template = a_template()
+    template = make_template()
     template["spec"]["containers"][0] |= fields
-    return a_job({"worker": a_role(template=template)})
+    return make_job({"worker": a_role(template=template)})
 
 
 async def test_the_schema_of_a_template_is_what_kubernetes_has_today(control_plane: ControlPlane) -> None:
@@ -42,10 +42,10 @@ async def test_the_schema_of_a_template_is_what_kubernetes_has_today(control_pla
     [
         (with_container(imagePulPolicy="Always"), "spec.worker.template.spec.containers[0].imagePulPolicy"),
         (with_container(env=[{"nam": "A"}]), "spec.worker.template.spec.containers[0].env[0].nam"),
-        (a_job({"worker": a_role(replica=1)}), "spec.worker.replica"),
-        (a_job({"worker": a_role(), "cleanPodPolice": "Never"}), "spec.cleanPodPolice"),
+        (make_job({"worker": a_role(replica=1)}), "spec.worker.replica"),
+        (make_job({"worker": a_role(), "cleanPodPolice": "Never"}), "spec.cleanPodPolice"),
         (
-            a_job({"worker": a_role(template=a_template() | {"metadata": {"label": {"a": "b"}}})}),
+            make_job({"worker": a_role(template=make_template() | {"metadata": {"label": {"a": "b"}}})}),
             "spec.worker.template.metadata.label",
         ),
     ],
@@ -75,16 +75,16 @@ async def test_a_quantity_may_be_nothing_else(
 
 async def test_what_means_nothing_in_a_template_is_let_pass(control_plane: ControlPlane, paddlejob_crd: None) -> None:
     """A field without a value, and what Go programs write into the metadata of a template."""
-    template = a_template() | {"metadata": {"creationTimestamp": None, "labels": {"a": "b"}}}
+    template = make_template() | {"metadata": {"creationTimestamp": None, "labels": {"a": "b"}}}
     template["spec"] |= {"nodeSelector": None, "restartPolicy": None, "volumes": None}
-    assert await apply(control_plane, a_job({"worker": a_role(template=template), "ps": None, "intranet": None}))
+    assert await apply(control_plane, make_job({"worker": a_role(template=template), "ps": None, "intranet": None}))
 
 
 async def test_kubectl_scale_changes_the_workers(
     control_plane: ControlPlane, paddlejob_crd: None, client: Client, namespace: str
 ) -> None:
     key = Key(namespace, "mnist")
-    await client.create(PADDLE_JOBS, a_job({"worker": a_role(2)}, *reversed(key)))
+    await client.create(PADDLE_JOBS, make_job({"worker": a_role(2)}, *reversed(key)))
     await control_plane.kubectl("scale", "pdj/mnist", "--replicas=3", f"--namespace={namespace}")
     replicas = ("get", "pdj/mnist", f"--namespace={namespace}", "--output=jsonpath={.spec.worker.replicas}")
     assert await control_plane.kubectl(*replicas) == "3"
@@ -96,7 +96,7 @@ async def test_kubectl_get_shows_phase_ready_and_age(
     control_plane: ControlPlane, paddlejob_crd: None, client: Client, namespace: str
 ) -> None:
     key = Key(namespace, "mnist")
-    await client.create(PADDLE_JOBS, a_job({"worker": a_role(2)}, *reversed(key)))
+    await client.create(PADDLE_JOBS, make_job({"worker": a_role(2)}, *reversed(key)))
     status: Any = msgspec.to_builtins(
         PaddleJobStatus(
             phase="Running",
@@ -141,7 +141,7 @@ async def test_job_stored_before_rules_stays_writable(client: Client, namespace:
     await until_dry_run(client, jobs, accepted=True)
     keys = [Key(namespace, f"{case.wrong_name}{number}") for number, case in enumerate(cases)]
     for key, case in zip(keys, cases, strict=True):
-        stored = a_job(case.wrong, key.name, namespace) | {"apiVersion": f"{group}/v1"}
+        stored = make_job(case.wrong, key.name, namespace) | {"apiVersion": f"{group}/v1"}
         stored["metadata"]["finalizers"] = ["example.org/held"]
         await client.create(jobs, stored)
     change = {"spec": of_group(group)["spec"]}
@@ -180,7 +180,7 @@ def without_rules(manifest: Written) -> Written:
 
 async def until_dry_run(client: Client, jobs: Resource[Object], *, accepted: bool) -> None:
     """Wait until the API server has the definition in effect: it accepts a job without roles, or it does not."""
-    empty = a_job({}) | {"apiVersion": jobs.prefix.removeprefix("apis/")}
+    empty = make_job({}) | {"apiVersion": jobs.prefix.removeprefix("apis/")}
     async with asyncio.timeout(SERVED_WITHIN_SECONDS):
         while await accepts(client, jobs, empty) is not accepted:
             await asyncio.sleep(0.05)

@@ -6,7 +6,7 @@ from paddle_operator.api.paddlejob import InvalidSpec
 from paddle_operator.api.paddlejob_policy_rules import IMMUTABLE_FIELDS
 from paddle_operator.api.paddlejob_rules import NAME_RULES, SPEC_RULES
 from paddle_operator.api.rules import Rule, at
-from tests.api.jobs import a_role, a_template, read
+from tests.api.jobs import a_role, make_template, read
 from tests.api.transitions import TRANSITIONS, Transition
 from tests.api.wrong_jobs import CASES, Case
 
@@ -57,7 +57,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 
 def test_the_ports_of_init_containers_are_looked_at() -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["initContainers"] = [{"name": "first", "ports": [{"containerPort": 0}]}]
     with pytest.raises(
         InvalidSpec, match=r"initContainers\[0\].ports\[0\].containerPort is 0, but must be from 1 to 65535"

@@ -16,7 +16,7 @@ from paddle_operator.kube.errors import Invalid
 from paddle_operator.kube.objects import Key
 from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
-from tests.api.jobs import PADDLE_JOBS, Written, a_job, a_role, a_template, read
+from tests.api.jobs import PADDLE_JOBS, Written, a_role, make_job, make_template, read
 from tests.api.transitions import MULTIKUEUE, TRANSITIONS, Transition
 from tests.api.wrong_jobs import CASES, Case
 from tests.api.wrong_policies import POLICY_CASES
@@ -31,7 +31,7 @@ async def test_kubectl_refuses_a_wrong_job_and_takes_the_right_one(
     control_plane: ControlPlane, paddlejob_crd: None, case: Case
 ) -> None:
     async def applied(spec: Written, name: str) -> str:
-        manifest = json.dumps(a_job(spec, name))
+        manifest = json.dumps(make_job(spec, name))
         return await control_plane.kubectl("apply", "--dry-run=server", "--filename=-", stdin=manifest)
 
     with pytest.raises(RequestError, match=re.escape(case.server or case.sentence)):
@@ -44,8 +44,8 @@ async def test_a_wrong_policy_is_refused_and_the_right_one_taken(
     client: Client, paddlejob_crd: None, case: Case
 ) -> None:
     with pytest.raises(Invalid, match=re.escape(case.server or case.sentence)):
-        await client.create(PADDLE_JOBS, a_job(case.wrong), dry_run=True, strict=True)
-    await client.create(PADDLE_JOBS, a_job(case.right), dry_run=True, strict=True)
+        await client.create(PADDLE_JOBS, make_job(case.wrong), dry_run=True, strict=True)
+    await client.create(PADDLE_JOBS, make_job(case.right), dry_run=True, strict=True)
 
 
 async def test_nobody_can_change_what_lasts(client: Client, paddlejob_crd: None, namespace: str) -> None:
@@ -53,7 +53,7 @@ async def test_nobody_can_change_what_lasts(client: Client, paddlejob_crd: None,
 
     async def told(number: int, transition: Transition) -> tuple[str, ...]:
         key = Key(namespace, f"mnist-{number}")
-        await client.create(PADDLE_JOBS, a_job(transition.stored, *reversed(key)))
+        await client.create(PADDLE_JOBS, make_job(transition.stored, *reversed(key)))
         try:
             await client.merge(PADDLE_JOBS, key, {"spec": transition.change})
         except Invalid as refusal:
@@ -69,7 +69,7 @@ async def test_managed_by_allows_finalizer_and_status_writes(
     client: Client, paddlejob_crd: None, namespace: str
 ) -> None:
     key = Key(namespace, "mnist")
-    written = a_job({"worker": a_role(), "managedBy": MULTIKUEUE}, *reversed(key))
+    written = make_job({"worker": a_role(), "managedBy": MULTIKUEUE}, *reversed(key))
     written["metadata"]["finalizers"] = ["example.org/held"]
     await client.create(PADDLE_JOBS, written)
     await client.merge_status(PADDLE_JOBS, key, {"phase": "Running"})
@@ -105,7 +105,7 @@ PORTS = st.lists(
 )
 RESTARTS = st.sampled_from([None, None, None, None, "Never", "OnFailure", "Always"])
 TEMPLATES = mostly(
-    st.builds(lambda ports, policy: with_restarts(a_template(ports=tuple(ports)), policy), PORTS, RESTARTS),
+    st.builds(lambda ports, policy: with_restarts(make_template(ports=tuple(ports)), policy), PORTS, RESTARTS),
     {},
     {"spec": {}},
     {"spec": {"containers": []}},
@@ -208,7 +208,7 @@ async def asked(control_plane: ControlPlane, jobs: list[tuple[Written, str]]) ->
 
 async def their_problems(client: Client, spec: Written, name: str) -> tuple[str, ...]:
     try:
-        await client.create(PADDLE_JOBS, a_job(spec, name), dry_run=True)
+        await client.create(PADDLE_JOBS, make_job(spec, name), dry_run=True)
     except Invalid as refusal:
         return sentences_of(refusal)
     return ()

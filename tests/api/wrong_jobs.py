@@ -2,7 +2,7 @@
 
 from paddle_operator.api.paddlejob import Role
 from tests.api.cases import Case
-from tests.api.jobs import Written, a_role, a_template
+from tests.api.jobs import Written, a_role, make_template
 from tests.api.wrong_policies import POLICY_CASES
 
 __all__ = ["CASES", "Case"]
@@ -21,7 +21,7 @@ def of_role(role: Role) -> list[Case]:
         Case({role: a_role(2, requests=3)}, {role: a_role(2, requests=2)}, f"spec.{role}.requests is 3, but"),
         Case({role: a_role(2, limits=1)}, {role: a_role(2, limits=2)}, f"spec.{role}.limits is 1, but"),
         Case(
-            {role: {"template": a_template()}},
+            {role: {"template": make_template()}},
             {role: a_role()},
             f"spec.{role}.replicas is not set, but",
             server=f"spec.{role}.replicas: Required value",
@@ -45,14 +45,14 @@ def of_role(role: Role) -> list[Case]:
             server=f"spec.{role}.template.spec.containers in body should have at least 1 items",
         ),
         Case(
-            {role: a_role(template=a_template(ports=({"containerPort": 65536},)))},
-            {role: a_role(template=a_template(ports=({"containerPort": 65535},)))},
+            {role: a_role(template=make_template(ports=({"containerPort": 65536},)))},
+            {role: a_role(template=make_template(ports=({"containerPort": 65535},)))},
             f"spec.{role}.template.spec.containers[0].ports[0].containerPort is 65536, but must be from 1 to 65535",
             server=f"spec.{role}.template.spec.containers[0].ports[0].containerPort: Invalid value: 65536",
         ),
         Case(
-            {role: a_role(template=a_template(ports=({"containerPort": 80, "hostPort": -1},)))},
-            {role: a_role(template=a_template(ports=({"containerPort": 80, "hostPort": 0},)))},
+            {role: a_role(template=make_template(ports=({"containerPort": 80, "hostPort": -1},)))},
+            {role: a_role(template=make_template(ports=({"containerPort": 80, "hostPort": 0},)))},
             f"spec.{role}.template.spec.containers[0].ports[0].hostPort is -1, but must be from 0 to 65535",
             server=f"spec.{role}.template.spec.containers[0].ports[0].hostPort: Invalid value: -1",
         ),

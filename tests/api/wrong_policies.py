@@ -2,7 +2,7 @@
 
 from paddle_operator.api.paddlejob import Role
 from tests.api.cases import Case
-from tests.api.jobs import Written, a_role, a_template
+from tests.api.jobs import Written, a_role, make_template
 
 WORKERS: Written = {"worker": a_role(4)}
 MOST = 2**31 - 1
@@ -30,7 +30,7 @@ def done_when(**rule: object) -> Written:
 
 def restarted(role: Role, policy: str) -> Written:
     """A role whose containers kubelet starts again, and a policy about their exit codes."""
-    template = a_template()
+    template = make_template()
     template["spec"]["restartPolicy"] = policy
     return failure_policy(a_rule(1)) | {role: a_role(template=template)}
 

@@ -14,7 +14,7 @@ from paddle_operator.kube.objects import Key, Manifest
 from paddle_operator.local.apiserver.http_server import ApiServer
 from testbed.control_plane import ControlPlane
 from tests.api.cases import Case
-from tests.api.jobs import PADDLE_JOBS, a_job
+from tests.api.jobs import PADDLE_JOBS, make_job
 from tests.api.transitions import TRANSITIONS, Transition
 from tests.api.wrong_policies import POLICY_CASES
 
@@ -49,15 +49,15 @@ async def causes_of_create(client: Client, job: Manifest) -> Causes:
 
 @pytest.mark.parametrize("case", POLICY_CASES, ids=str)
 async def test_invalid_policy_is_refused_with_its_fix(embedded: Client, case: Case) -> None:
-    causes = await causes_of_create(embedded, a_job(case.wrong))
+    causes = await causes_of_create(embedded, make_job(case.wrong))
     assert any((case.server or case.sentence) in f"{field}: {message}" for field, message in causes), causes
-    assert await causes_of_create(embedded, a_job(case.right)) == frozenset()
+    assert await causes_of_create(embedded, make_job(case.right)) == frozenset()
 
 
 async def test_both_servers_refuse_policies_alike(
     control_plane: ControlPlane, paddlejob_crd: None, embedded: Client
 ) -> None:
-    jobs = [a_job(spec) for case in POLICY_CASES for spec in (case.wrong, case.right)]
+    jobs = [make_job(spec) for case in POLICY_CASES for spec in (case.wrong, case.right)]
     async with Client(control_plane.connection()) as real:
         ours = await asyncio.gather(*(causes_of_create(embedded, job) for job in jobs))
         theirs = await asyncio.gather(*(causes_of_create(real, job) for job in jobs))
@@ -81,7 +81,7 @@ async def test_both_servers_accept_the_same_updates(
 
 async def refusal_of_update(client: Client, transition: Transition, namespace: str, name: str = "mnist") -> str:
     """The message with which an update is refused; empty where it is accepted."""
-    await client.create(PADDLE_JOBS, a_job(transition.stored, name, namespace))
+    await client.create(PADDLE_JOBS, make_job(transition.stored, name, namespace))
     try:
         await client.merge(PADDLE_JOBS, Key(namespace, name), {"spec": transition.change})
     except Invalid as refusal:

@@ -36,7 +36,7 @@ from tests.install.installation import (
     service_account_kubeconfig,
 )
 from tests.stories.harness import FULL_JOBS, FULL_PODS, FullObject
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.jobs import make_job, make_template, with_template
 
 Permission = tuple[str, str, str]  # API group, resource, verb
 
@@ -162,14 +162,14 @@ class ScenarioContext:
 
 
 def with_default_scheduler(job: dict[str, Any]) -> dict[str, Any]:
-    template = a_template()
+    template = make_template()
     template["spec"]["schedulerName"] = "default-scheduler"
     return with_template(job, template)
 
 
 async def run_service_job(context: ScenarioContext) -> None:
     """Services are created, servers stopped, children cleaned up, and the job is deleted after its TTL."""
-    job = a_job("by-service", ps=2, workers=2, intranet="Service", cleanPodPolicy="Always")
+    job = make_job("by-service", ps=2, workers=2, intranet="Service", cleanPodPolicy="Always")
     job["spec"]["ttlSecondsAfterFinished"] = 1
     await context.submit(with_default_scheduler(job))
     await context.wait_running("by-service")
@@ -180,7 +180,7 @@ async def run_service_job(context: ScenarioContext) -> None:
 async def run_gang_job(context: ScenarioContext) -> None:
     """A PodGroup is created, follows the job's size, and is deleted at suspension."""
     key = Key(NAMESPACE, "gang")
-    await context.submit(a_job("gang", workers=2))
+    await context.submit(make_job("gang", workers=2))
     for change, state in (
         ({}, "create"),
         ({"worker": {"replicas": 3}}, "jsonpath={.spec.minMember}=3"),
@@ -194,16 +194,16 @@ async def run_job_with_name_conflicts(context: ScenarioContext) -> None:
     """Another owner's objects have the names of children: they are read and stay."""
     foreign = {"apiVersion": "v1", "metadata": {"name": "blocked-worker-0", "namespace": NAMESPACE}}
     ports = {"ports": [{"port": 80}]}
-    for manifest in ({**foreign, "kind": "Pod", **a_template()}, {**foreign, "kind": "Service", "spec": ports}):
+    for manifest in ({**foreign, "kind": "Pod", **make_template()}, {**foreign, "kind": "Service", "spec": ports}):
         await context.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest))
-    await context.submit(with_default_scheduler(a_job("blocked", workers=2, intranet="Service")))
+    await context.submit(with_default_scheduler(make_job("blocked", workers=2, intranet="Service")))
     await context.jobs.until("blocked", lambda job: "NameConflict" in str(job.status))
     await context.client.delete(FULL_PODS, Key(NAMESPACE, "blocked-worker-0"))
 
 
 async def take_over_go_job(context: ScenarioContext) -> None:
     """The Go operator's finalizer is removed, a deleted pod makes all restart, and the job is suspended."""
-    job = with_default_scheduler(a_job("taken", workers=2, intranet="Service"))
+    job = with_default_scheduler(make_job("taken", workers=2, intranet="Service"))
     job["metadata"]["finalizers"] = [GO_FINALIZER]
     await context.submit(job)
     await context.wait_running("taken")

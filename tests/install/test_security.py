@@ -28,7 +28,7 @@ from tests.install.installation import (
     service_account_kubeconfig,
 )
 from tests.stories.harness import FULL_JOBS
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.jobs import make_job, make_template, with_template
 
 ENFORCE = "pod-security.kubernetes.io/enforce=restricted"
 RESTRICTED = {
@@ -53,8 +53,8 @@ async def test_restricted_pod_security_allows_operator_and_jobs(plane: ControlPl
             run_manager(await service_account_kubeconfig(plane, tmp_path), *arguments),
         ):
             for name, intranet in (("by-address", "PodIP"), ("by-name", "Service")):
-                job = a_job(name, ps=1, workers=2, intranet=intranet)
-                job = with_template(job, a_template(securityContext=RESTRICTED))
+                job = make_job(name, ps=1, workers=2, intranet=intranet)
+                job = with_template(job, make_template(securityContext=RESTRICTED))
                 job["metadata"]["namespace"] = "paddle-system"
                 await client.create(FULL_JOBS, job)
             for name in ("by-address", "by-name"):
@@ -70,7 +70,7 @@ async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, t
     (account_token,) = (user["user"]["token"] for user in json.loads(kubeconfig.read_text())["users"])
     (tmp_path / "token").write_text("metrics-secret")
     password = {"env": [{"name": "PASSWORD", "value": "template-secret"}]}
-    templates = {"runs": a_template(securityContext=RESTRICTED, **password), "refused": a_template(**password)}
+    templates = {"runs": make_template(securityContext=RESTRICTED, **password), "refused": make_template(**password)}
     options = ["--log-level=debug", f"--metrics-token-file={tmp_path / 'token'}"]
     async with Client(plane.connection()) as client, HollowNodes(client, count=2):
         with (tmp_path / "log").open("wb") as log:
@@ -79,7 +79,7 @@ async def test_no_secret_in_logs_events_status_or_metrics(plane: ControlPlane, t
                 run_manager(kubeconfig, "--namespace=paddle-system", *options, log=log) as port,
             ):
                 for name, template in templates.items():
-                    job = with_template(a_job(name, workers=2), template)
+                    job = with_template(make_job(name, workers=2), template)
                     job["metadata"]["namespace"] = "paddle-system"
                     await client.create(FULL_JOBS, job)
                 await jobs.until("runs", lambda job: job.phase == "Running", timeout_seconds=60)

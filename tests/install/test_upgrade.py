@@ -23,8 +23,8 @@ from tests.install.installation import (
     service_account_kubeconfig,
 )
 from tests.stories.go_operator import FINALIZER, NEWEST, GoJob
-from tests.stories.harness import ClusterHarness, FullObject, of_job
-from tests.stories.jobs import a_job
+from tests.stories.harness import ClusterHarness, FullObject, pods_of_job
+from tests.stories.jobs import make_job
 
 GO_OPERATOR = Path(__file__).parent / "go_operator.yaml"
 DEPLOYMENT = ("-n", NAMESPACE, "get", f"deployment/{MANAGER[2]}")
@@ -32,7 +32,7 @@ IMAGE = "jsonpath={.metadata.uid} {.spec.template.spec.containers[*].image}"
 
 
 def uids_by_name(pods: dict[str, FullObject]) -> dict[str, str]:
-    return {name: pod.uid for name, pod in of_job(pods, "simple").items()}
+    return {name: pod.uid for name, pod in pods_of_job(pods, "simple").items()}
 
 
 @pytest.mark.timeout(600)
@@ -57,7 +57,7 @@ async def test_upgrade_from_the_go_operator_keeps_jobs(
         HollowNodes(client, count=2, speed=20.0) as nodes,
         ClusterHarness(plane, client, nodes, namespace).open() as harness,
     ):
-        pods = uids_by_name(await GoJob(harness, NEWEST, a_job("simple", ps=1, workers=2)).runs())
+        pods = uids_by_name(await GoJob(harness, NEWEST, make_job("simple", ps=1, workers=2)).create_running())
         await plane.kubectl("apply", "-f", str(CRD))
         await plane.kubectl("apply", "-f", str(manifest))
         for name in leftovers:
@@ -88,7 +88,7 @@ async def test_jobs_survive_upgrade_and_go_with_uninstall(plane: ControlPlane, t
         ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
     ):
         async with run_manager(kubeconfig, *arguments):
-            await harness.submit(a_job("simple", ps=1, workers=2))
+            await harness.submit(make_job("simple", ps=1, workers=2))
             await harness.wait_job("simple", lambda job: (job.status or {}).get("ready") == "3/3")
             await harness.run_unrelated_job("before")  # its writes for the first job are done by then
         pods = uids_by_name(await harness.list_pods())

@@ -19,7 +19,7 @@ from paddle_operator.kube.work_queue import Priority
 from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.kube.objects import NAMESPACES, POD_TEMPLATES, make_config_map, make_pod_template
 
 Result = TypeVar("Result")
@@ -227,7 +227,9 @@ def test_the_cache_equals_the_server_after_any_mix(
     breakable_control_plane: ControlPlane, pytestconfig: pytest.Config, examples: int
 ) -> None:
     number = pytestconfig.getoption("randomly_seed")
-    say(pytestconfig, f"cache state machine: seed {number}; the same again: -p randomly --randomly-seed={number}")
+    print_line(
+        pytestconfig, f"cache state machine: seed {number}; the same again: -p randomly --randomly-seed={number}"
+    )
 
     class Life(CacheLife):
         def __init__(self) -> None:

@@ -18,7 +18,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, LEASES, Key
 from testbed.audit import AuditedWrites
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.kube.toy_operator import ToyOperator, copy_key, make_source
 
 ROUNDS = 10
@@ -151,7 +151,7 @@ async def test_leader_cut_off_is_replaced_and_never_doubled(
     )
     await control_plane.delete_namespace(other)
     for each in told:
-        say(pytestconfig, each)
+        print_line(pytestconfig, each)
 
 
 async def an_election(

@@ -13,7 +13,7 @@ from paddle_operator.kube.objects import CONFIG_MAPS, Key
 from testbed.clock import AcceleratedClock
 from testbed.control_plane import ControlPlane
 from testbed.faults import FaultProxy, FaultRule
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.kube.toy_operator import ToyOperator, copy_key, make_source
 
 SOURCES = 5
@@ -167,4 +167,6 @@ async def test_every_pair_of_faults_converges_without_spinning(
     async with asyncio.TaskGroup() as group:
         for number, (first, second) in enumerate(permutations(FAULTS, 2)):
             group.create_task(live_through(number, first, second))
-    say(pytestconfig, f"faults: {len(peaks)} pairs converged, at most {max(peaks)} requests/s at {SPEED:.0f} x speed")
+    print_line(
+        pytestconfig, f"faults: {len(peaks)} pairs converged, at most {max(peaks)} requests/s at {SPEED:.0f} x speed"
+    )

@@ -16,7 +16,7 @@ from paddle_operator.kube.objects import PODS, Added, Key, Manifest, Modified, O
 from paddle_operator.kube.pod_requests import as_quantities, pod_requests
 from paddle_operator.kube.quantities import Amounts, amounts, times, total
 from testbed.control_plane import ControlPlane
-from tests.conftest import say
+from tests.conftest import print_line
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -295,7 +295,7 @@ async def test_a_real_quota_agrees_on_any_pod(
     control_plane: ControlPlane, client: Client, pytestconfig: pytest.Config
 ) -> None:
     number = pytestconfig.getoption("randomly_seed")
-    say(pytestconfig, f"pods for a quota: seed {number}; the same again: -p randomly --randomly-seed={number}")
+    print_line(pytestconfig, f"pods for a quota: seed {number}; the same again: -p randomly --randomly-seed={number}")
     specs: list[dict[str, Any]] = []
 
     @seed(number)

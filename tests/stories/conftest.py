@@ -19,12 +19,12 @@ from tests.support.volcano import pytest_collection_finish, volcano, volcano_bui
 
 __all__ = ["pytest_collection_finish", "volcano", "volcano_build"]
 
-P100 = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
+P100_LABELS = {"accelerator": "nvidia-tesla-p100"}  # as the user guide's nodeSelector wants it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--golden-update", action="store_true", help="write tests/stories/golden/ anew: then read the diff"
+        "--golden-update", action="store_true", help="write tests/stories/golden/ again; then review the diff"
     )
 
 
@@ -35,28 +35,28 @@ def golden_update(pytestconfig: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session")
 def garbage_collector(control_plane: ControlPlane, paddlejob_crd: None) -> None:
-    """It looks for new kinds only every 30 s, and until then leaves the children of a deleted job alone."""
-    asyncio.run(_restarted(control_plane.controller_manager))
+    """Restart it after the CRD: it discovers new kinds only every 30 s and does not collect their children before."""
+    asyncio.run(_restart(control_plane.controller_manager))
 
 
-async def _restarted(server: ServerProcess) -> None:
+async def _restart(server: ServerProcess) -> None:
     await server.kill()
     await server.start()
     server.disturbed = False
 
 
 @pytest.fixture(autouse=True)
-def no_defect(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A pass that fails by a defect of ours is tried again, and the story may end as it should: so look at the log."""
+def fail_on_logged_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail the story if the operator logs an error: a failed reconcile is retried, so the outcome may be right."""
     yield
-    told = [each for each in caplog.get_records("call") if each.levelno >= logging.ERROR]
-    ours = [each for each in told if each.name.startswith("paddle_operator.")]
+    errors = [each for each in caplog.get_records("call") if each.levelno >= logging.ERROR]
+    ours = [each for each in errors if each.name.startswith("paddle_operator.")]
     assert [f"{each.name}: {each.getMessage()} {each.exc_info}" for each in ours] == []
 
 
 @pytest.fixture
 def kubelet_speed() -> float:
-    """What kubelet's own pauses are divided by."""
+    """The divisor of kubelet's delays."""
     return 1.0
 
 
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def plane(request: pytest.FixtureRequest) -> str:
-    """Which API server the story runs on."""
+    """The API server that the story runs on: real or embedded."""
     return str(request.param)
 
 
@@ -100,7 +100,7 @@ async def real_harness(
 ) -> AsyncIterator[ClusterHarness]:
     async with (
         Client(control_plane.connection()) as client,
-        HollowNodes(client, count=4, gpus=8, labels=P100, speed=kubelet_speed) as nodes,
+        HollowNodes(client, count=4, gpus=8, labels=P100_LABELS, speed=kubelet_speed) as nodes,
         ClusterHarness(control_plane, client, nodes, namespace).open() as harness,
     ):
         yield harness
@@ -108,7 +108,7 @@ async def real_harness(
 
 @pytest.fixture
 async def embedded_harness(tmp_path: Path, kubelet_speed: float) -> AsyncIterator[ClusterHarness]:
-    async with open_embedded_harness(tmp_path / "apiserver", labels=P100, speed=kubelet_speed) as harness:
+    async with open_embedded_harness(tmp_path / "apiserver", labels=P100_LABELS, speed=kubelet_speed) as harness:
         yield harness
 
 
@@ -132,7 +132,7 @@ def volcano_with_jobs(volcano: Volcano) -> Volcano:
 
 @pytest.fixture
 async def gangs(volcano_with_jobs: Volcano) -> AsyncIterator[GangHarness]:
-    """Two nodes of 4 CPUs; without an operator: who needs one enters `gangs.run_gang_operator()`."""
+    """Two nodes of 4 CPUs; without an operator: enter `gangs.run_gang_operator()` for one."""
     control_plane = volcano_with_jobs.control_plane
     namespace = await control_plane.create_namespace("gangs")
     async with (

@@ -1,6 +1,6 @@
-"""Stories on the embedded API server: hollow nodes work on it as on a real control plane.
+"""Stories on the embedded API server, with hollow nodes.
 
-A real scheduler is not there, so pods are bound in turn: the n-th of a role to the n-th node.
+There is no scheduler: the n-th pod of a role is bound to the n-th node, modulo their number.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ class EmbeddedPlane:
 
     @property
     def audit(self) -> AuditLog:
-        raise NotImplementedError("the embedded server keeps no audit log")
+        raise NotImplementedError("the embedded server has no audit log")
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        raise NotImplementedError("stories on both servers speak through the client")
+        raise NotImplementedError("stories for both servers must use the client")
 
 
 @asynccontextmanager
@@ -48,33 +48,33 @@ async def open_embedded_harness(
         plane = EmbeddedPlane(server)
         async with (
             Client(plane.connection()) as client,
-            namespace_of_leases(client),
+            lease_namespace(client),
             HollowNodes(client, count=4, gpus=8, labels=labels or {}, speed=speed) as nodes,
-            bound_in_turn(client, [node.name for node in nodes]),
+            schedule_round_robin(client, [node.name for node in nodes]),
             ClusterHarness(plane, client, nodes, NAMESPACE).open() as harness,
         ):
             yield harness
 
 
 @asynccontextmanager
-async def namespace_of_leases(client: Client) -> AsyncIterator[None]:
-    """Where hollow nodes keep their leases; a real API server has it from the start."""
+async def lease_namespace(client: Client) -> AsyncIterator[None]:
+    """Create the namespace of the node leases, which a real API server creates itself."""
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-node-lease"}}
     await client.create(Resource("api/v1", "namespaces", Object, namespaced=False), manifest)
     yield
 
 
 @asynccontextmanager
-async def bound_in_turn(client: Client, nodes: Sequence[str]) -> AsyncIterator[None]:
+async def schedule_round_robin(client: Client, nodes: Sequence[str]) -> AsyncIterator[None]:
     unbound: asyncio.Queue[Pod] = asyncio.Queue()
     pods: Informer[Pod, Pod] = Informer(client, PODS)
-    pods.store.listen(lambda old, new, _lane: unbound.put_nowait(new) if new and old is None else None)
+    pods.store.listen(lambda old, new, _priority: unbound.put_nowait(new) if new and old is None else None)
 
     async def bind() -> None:
         while True:
             pod = await unbound.get()
             if not pod.spec.node_name:
-                await bound(client, pod, nodes[int(pod.key.name.rpartition("-")[2]) % len(nodes)])
+                await bind_pod(client, pod, nodes[int(pod.key.name.rpartition("-")[2]) % len(nodes)])
 
     tasks = [asyncio.ensure_future(each) for each in (pods.run(), bind())]
     try:
@@ -86,11 +86,11 @@ async def bound_in_turn(client: Client, nodes: Sequence[str]) -> AsyncIterator[N
         await asyncio.wait(tasks)
 
 
-async def bound(client: Client, pod: Pod, node: str) -> None:
+async def bind_pod(client: Client, pod: Pod, node: str) -> None:
     binding: Resource[Object] = Resource("api/v1", f"pods/{pod.key.name}/binding", Object)
     metadata = {"name": pod.key.name, "namespace": pod.key.namespace, "uid": pod.uid}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     try:
         await client.create(binding, {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
     except (NotFound, Conflict):
-        return  # it went again meanwhile
+        return  # deleted or bound meanwhile

@@ -1,6 +1,6 @@
-"""What the Go operator leaves of a job: release v0.3.5 and the older line with SampleSets (go-operator.md, 2, 3 and A).
+"""Creates the objects of a job as the Go operator does: release v0.3.5 and the older line with SampleSets.
 
-Laid down through the API, so that the operator under test finds it.
+The operator under test then takes them over.
 """
 
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from tests.stories.harness import (
     FULL_SERVICES,
     ClusterHarness,
     FullObject,
-    of_job,
+    pods_of_job,
 )
 from tests.stories.jobs import IMAGE, Job
 
 FINALIZER = "finalizers.paddlepaddle.org"
 TRAINING_ROLE = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
-RANDOM_PORT = 41234  # R of appendix A
-HOST_PORT = 35020  # the first that the older line hands out
+RANDOM_PORT = 41234  # the random PADDLE_PORT of v0.3.5
+HOST_PORT = 35020  # the first one that the older line allocates
 
 
 @dataclass(frozen=True)
 class Version:
     name: str
     base_port: int
-    coordinator: bool  # an init container that looks up names, and for that a Service for every pod in every mode
-    host_ports: bool  # kept in an annotation of the job
+    coordinator: bool  # an init container that resolves names, and so a Service per pod in every mode
+    host_ports: bool  # stored in an annotation of the job
 
     def __str__(self) -> str:
         return self.name
@@ -41,7 +41,7 @@ SAMPLESET = Version("v0.4-alpha", 2379, coordinator=False, host_ports=True)
 
 
 class GoJob:
-    """A job of the Go operator: `apply` what a user wrote, then as much of what follows as is to be there."""
+    """A job of the Go operator; each method creates one kind of its objects."""
 
     def __init__(self, harness: ClusterHarness, version: Version, job: Job) -> None:
         self.harness = harness
@@ -50,45 +50,45 @@ class GoJob:
         self.spec: dict[str, Any] = job["spec"]
         self.intranet = self.spec.get("intranet", "PodIP")
         self.roles = {role: self.spec[role]["replicas"] for role in ("ps", "worker", "heter") if role in self.spec}
-        self._written = job
+        self._manifest = job
         self._job: FullObject
 
-    async def runs(self) -> dict[str, FullObject]:
-        """All of it, up to a status that says Running; the pods by name."""
-        await self.job()
-        await self.pods()
-        await self.services()
-        await self.config_map()
+    async def create_running(self) -> dict[str, FullObject]:
+        """Create all objects up to a status with phase Running; returns the pods by name."""
+        await self.create_job()
+        await self.create_pods()
+        await self.create_services()
+        await self.create_config_map()
         self.harness.nodes.script("*", starts(after=0.0), namespace=self.harness.namespace)
         pods = await self.harness.wait_pods(lambda found: all(pod.phase == "Running" for pod in found.values()))
-        await self.status("Running", {"running": "all"})
-        return of_job(pods, self.name)
+        await self.write_status("Running", {"running": "all"})
+        return pods_of_job(pods, self.name)
 
-    async def job(self) -> None:
+    async def create_job(self) -> None:
         annotations = {"host-port": str(HOST_PORT)} if self.version.host_ports and self.intranet == "Host" else {}
         metadata = {"finalizers": [FINALIZER], "annotations": annotations}
-        written = self._written | {"metadata": self._written["metadata"] | metadata}
+        written = self._manifest | {"metadata": self._manifest["metadata"] | metadata}
         self._job = await self.harness.create(FULL_JOBS, written)
 
-    async def pods(self) -> None:
-        """They hold back until somebody scripts them to start: their ConfigMap is not there yet."""
+    async def create_pods(self) -> None:
+        """Create the pods, which do not start until a test scripts it: their ConfigMap does not exist yet."""
         self.harness.nodes.script("*", starts(after=NEVER), namespace=self.harness.namespace)
         for role, count in self.roles.items():
             for index in range(count):
                 await self.harness.create(FULL_PODS, self._pod(role, index))
         await self.harness.wait_pods(
             lambda found: (
-                len(mine := of_job(found, self.name)) == sum(self.roles.values())
+                len(mine := pods_of_job(found, self.name)) == sum(self.roles.values())
                 and all("podIP" in pod.status for pod in mine.values())
             )
         )
 
-    async def services(self) -> None:
+    async def create_services(self) -> None:
         if self.version.coordinator or self.intranet == "Service":
             for name in self._names():
                 await self.harness.create(FULL_SERVICES, self._service(name))
 
-    async def config_map(self) -> None:
+    async def create_config_map(self) -> None:
         pods = await self.harness.list_pods()
         metadata = self._metadata(self.name) | {"labels": {"paddle-res-name": self.name}}
         await self.harness.create(
@@ -96,8 +96,8 @@ class GoJob:
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data(pods)},
         )
 
-    async def status(self, phase: str, counts: dict[str, Any]) -> None:
-        """With references to all pods, their versions among them, as the Go operator lists them."""
+    async def write_status(self, phase: str, counts: dict[str, Any]) -> None:
+        """Write a status with references to all pods and their versions, as the Go operator does."""
         pods = await self.harness.list_pods()
         roles = {}
         for role, count in self.roles.items():
@@ -113,8 +113,8 @@ class GoJob:
 
     def _reference(self, pod: FullObject) -> Manifest:
         version = pod.metadata.resource_version
-        where = {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid, "resourceVersion": version}
-        return {"kind": "Pod", "apiVersion": "v1"} | where
+        reference = {"namespace": pod.key.namespace, "name": pod.key.name, "uid": pod.uid, "resourceVersion": version}
+        return {"kind": "Pod", "apiVersion": "v1"} | reference
 
     def _metadata(self, name: str) -> dict[str, Any]:
         owner = {
@@ -129,7 +129,7 @@ class GoJob:
 
     def _pod(self, role: str, index: int) -> Manifest:
         name = f"{self.name}-{role}-{index}"
-        marks = {
+        metadata = {
             "labels": {"paddle-res-name": name, "paddle-res-type": role},
             "annotations": {"paddle-resource": role},
         }
@@ -142,7 +142,7 @@ class GoJob:
             spec |= {"hostname": name, "subdomain": name, "initContainers": [self._coordinator(role)]}
         if self.intranet == "Host":
             spec["hostNetwork"] = True
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": self._metadata(name) | marks, "spec": spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": self._metadata(name) | metadata, "spec": spec}
 
     def _container(self, name: str, role: str, index: int) -> dict[str, Any]:
         pod_ip: dict[str, Any] = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}

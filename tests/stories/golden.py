@@ -1,4 +1,4 @@
-"""What the operator wrote for a YAML, in a file that people have read; what each run has otherwise is a placeholder."""
+"""Compares what the operator wrote for a YAML with a reviewed file; values that differ per run are placeholders."""
 
 import base64
 import difflib
@@ -14,13 +14,13 @@ from tests.stories.harness import FullObject
 
 FOLDER = Path(__file__).parent / "golden"
 TIME = re.compile(r"'?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z'?")
-NODES = re.compile(r"( +- <address of a node> <node>\n)+")  # how many nodes were taken is the scheduler's business
+NODES = re.compile(r"( +- <address of a node> <node>\n)+")  # the number of nodes depends on the scheduler
 ORDER = ("Service", "Pod", "ConfigMap")
 
 
-def told(job: FullObject, pods: Iterable[FullObject], created: list[Manifest]) -> str:
-    """Everything that was created, in the order of its kinds and names, and the job's status; `pods` were alive."""
-    documents = [_readable(each) for each in sorted(created, key=_place)]
+def render(job: FullObject, pods: Iterable[FullObject], created: list[Manifest]) -> str:
+    """All created manifests by kind and name, and the job's status, as text."""
+    documents = [_decode_binary(each) for each in sorted(created, key=_sort_key)]
     documents.append({"status of": job.key.name, **job.status})
     text = yaml.safe_dump_all(documents, width=10_000)
     for found, name in sorted(_placeholders(job, list(pods), created).items(), key=lambda item: -len(item[0])):
@@ -29,22 +29,22 @@ def told(job: FullObject, pods: Iterable[FullObject], created: list[Manifest]) -
 
 
 def compare(name: str, text: str, *, update: bool) -> None:
-    """Raises AssertionError with the difference, unless the file is to be written anew."""
+    """Raises AssertionError with the difference. With `update` the file is written first."""
     path = FOLDER / f"{name}.yaml"
     if update:
         FOLDER.mkdir(exist_ok=True)
         path.write_text(text)
     before = path.read_text() if path.exists() else ""
-    difference = difflib.unified_diff(before.splitlines(), text.splitlines(), str(path), "as it is now", lineterm="")
+    difference = difflib.unified_diff(before.splitlines(), text.splitlines(), str(path), "actual", lineterm="")
     assert text == before, "\n".join([*difference, "if that is right: pytest tests/stories --golden-update"])
 
 
-def _place(manifest: Manifest) -> tuple[int, str]:
+def _sort_key(manifest: Manifest) -> tuple[int, str]:
     return ORDER.index(manifest["kind"]), manifest["metadata"]["name"]
 
 
-def _readable(manifest: Manifest) -> dict[str, Any]:
-    """Binary data as the lines of text that it is."""
+def _decode_binary(manifest: Manifest) -> dict[str, Any]:
+    """Decode binaryData, which is text, into lines."""
     shown = dict(manifest)
     if binary := shown.get("binaryData"):
         shown["binaryData"] = {key: base64.b64decode(value).decode().splitlines() for key, value in binary.items()}

@@ -1,6 +1,6 @@
-"""The harness of the stories: apply a YAML, make its pods fail or succeed, wait until a claim holds.
+"""The harness of the stories: applies a YAML, ends its pods and waits until a predicate holds.
 
-`wait_…` methods follow a watch, nothing is polled. `get_…` and `list_…` methods read from the API server.
+`wait_…` methods use a watch, nothing is polled. `get_…` and `list_…` methods read from the API server.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ class Event(Object, frozen=True):
         return int((self.series or {}).get("count", 1))
 
 
-# A story runs on a real control plane unless it is marked. What needs no audit log, kubectl, quota, admission plugin or
-# scheduler runs on the embedded API server; one story a file runs on both.
+# A story runs on a real control plane unless it is marked. Stories that need no audit log, kubectl, quota, admission
+# plugin or scheduler run on the embedded API server; one story per file runs on both.
 on_embedded_plane = pytest.mark.planes("embedded")
 on_both_planes = pytest.mark.planes("embedded", "real")
 
@@ -81,8 +81,8 @@ class RecordingRoundTripper(RoundTripper):
         try:
             return await super().send(call, obey_retry_after=obey_retry_after)
         except Forbidden as error:
-            if " cannot " in error.status.message:  # RBAC's words; a quota has others
-                self._client.not_allowed.append(str(error))
+            if " cannot " in error.status.message:  # the message of RBAC, not of a quota
+                self._client.forbidden.append(str(error))
             raise
 
 
@@ -92,7 +92,7 @@ class RecordingClient(Client):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, round_tripper=partial(RecordingRoundTripper, self), **named)
         self.created: list[Manifest] = []
-        self.not_allowed: list[str] = []
+        self.forbidden: list[str] = []
 
     async def create(self, kind: Resource[T], manifest: Manifest, *, dry_run: bool = False, strict: bool = False) -> T:
         created = await super().create(kind, manifest, dry_run=dry_run, strict=strict)
@@ -102,7 +102,7 @@ class RecordingClient(Client):
 
 
 class Plane(Protocol):
-    """What a harness needs of a server: ControlPlane and EmbeddedPlane have it."""
+    """The part of a server that a harness uses: implemented by ControlPlane and EmbeddedPlane."""
 
     def connection(self, user: str = ...) -> StaticServerConfig: ...
     async def kubectl(self, *arguments: str, stdin: str = "") -> str: ...
@@ -111,7 +111,7 @@ class Plane(Protocol):
 
 
 class ClusterHarness:
-    """One namespace of a control plane with hollow nodes; the operator is there while `operator` is entered."""
+    """One namespace of a control plane with hollow nodes; the operator runs inside a `run_operator` block."""
 
     def __init__(self, control_plane: Plane, client: Client, nodes: HollowNodes, namespace: str) -> None:
         self.control_plane = control_plane
@@ -128,12 +128,12 @@ class ClusterHarness:
     @asynccontextmanager
     async def open(self) -> AsyncIterator["ClusterHarness"]:
         async with AsyncExitStack() as stack:
-            follow = stack.enter_async_context
-            self._jobs = await follow(watch_objects(self.client, FULL_JOBS, self._scope))
-            self._pods = await follow(watch_objects(self.client, FULL_PODS, self._scope))
-            self._services = await follow(watch_objects(self.client, FULL_SERVICES, self._scope))
-            self._config_maps = await follow(watch_objects(self.client, FULL_CONFIG_MAPS, self._scope))
-            self._events = await follow(watch_objects(self.client, FULL_EVENTS, self._scope))
+            watch = stack.enter_async_context
+            self._jobs = await watch(watch_objects(self.client, FULL_JOBS, self._scope))
+            self._pods = await watch(watch_objects(self.client, FULL_PODS, self._scope))
+            self._services = await watch(watch_objects(self.client, FULL_SERVICES, self._scope))
+            self._config_maps = await watch(watch_objects(self.client, FULL_CONFIG_MAPS, self._scope))
+            self._events = await watch(watch_objects(self.client, FULL_EVENTS, self._scope))
             yield self
 
     @asynccontextmanager
@@ -143,8 +143,8 @@ class ClusterHarness:
         The clock is for its decisions only; connections and events use real time.
         """
         plane = self.control_plane
-        mine = await create_operator_connection(plane) if isinstance(plane, ControlPlane) else plane.connection()
-        async with RecordingClient(mine) as client:
+        connection = await create_operator_connection(plane) if isinstance(plane, ControlPlane) else plane.connection()
+        async with RecordingClient(connection) as client:
             recorder = Recorder(client, reporter="paddle-operator")
             jobs = PaddleJobs(client, recorder, Settings(namespace=self.namespace, **settings), clock)
             manager = build_manager(recorder, [jobs])
@@ -155,9 +155,9 @@ class ClusterHarness:
             finally:
                 manager.stop()
                 await running
-            assert client.not_allowed == [], "the manifests do not give the operator this right"
+            assert client.forbidden == [], "the manifests do not give the operator this right"
 
-    # What people do
+    # Actions of a user
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return await self.control_plane.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
@@ -172,7 +172,7 @@ class ClusterHarness:
                 await self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump(dict(manifest)))
 
     async def submit(self, *jobs: Manifest) -> None:
-        """The same without a process of kubectl, where it is not kubectl that counts."""
+        """Create jobs without kubectl."""
         for job in jobs:
             await self.create(FULL_JOBS, job)
 
@@ -187,56 +187,56 @@ class ClusterHarness:
         return await self.client.merge(FULL_JOBS, Key(self.namespace, name), {"spec": spec})
 
     async def exit_pods(self, *pods: str, code: int = 0) -> None:
-        """The programs of these pods of this namespace end now; names are globs."""
+        """End the containers of these pods; names are globs."""
         for pod in pods:
             await self.nodes.exit(pod, code, namespace=self.namespace)
 
     async def cordon(self) -> None:
-        """No node takes another pod, and the scheduler, which hears of it in its own time, knows."""
+        """Cordon all nodes and wait until the scheduler has observed it."""
         for node in self.nodes:
             await node.cordon()
-        all_closed = f"{len(self.nodes)} node(s) were unschedulable"
-        while all_closed not in await self._scheduled("probe"):
+        all_cordoned = f"{len(self.nodes)} node(s) were unschedulable"
+        while all_cordoned not in await self._probe_scheduler("probe"):
             pass
 
-    async def _scheduled(self, name: str) -> str:
-        """What the scheduler says of a pod that it cannot place; of one that it can, nothing. It is gone then."""
+    async def _probe_scheduler(self, name: str) -> str:
+        """Create a probe pod; returns the message of its PodScheduled condition, "" if it was scheduled, and deletes it."""
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
         containers = [{"name": "probe", "image": "probe"}]
         await self.create(FULL_PODS, {**pod, "spec": {"containers": containers}})
-        pods = await self.wait_pods(lambda pods: name in pods and is_judged(pods[name]))
-        told: str = pods[name].condition("PodScheduled").get("message", "")
+        pods = await self.wait_pods(lambda pods: name in pods and has_scheduling_result(pods[name]))
+        message: str = pods[name].condition("PodScheduled").get("message", "")
         await self.client.delete(FULL_PODS, pods[name].key, grace_seconds=0)
         await self._pods.wait_deleted(name)
-        return told
+        return message
 
     async def run_unrelated_job(self, name: str) -> None:
-        """Of a job of one worker, from its beginning to its end: so the operator had time for all others as well."""
+        """Run a job of one worker from creation to cleanup, which gives the operator time for all other jobs, too."""
         worker = {"replicas": 1, "template": {"spec": {"containers": [{"name": "paddle", "image": "paddle"}]}}}
         kind = {"apiVersion": "batch.paddlepaddle.org/v1", "kind": "PaddleJob"}
         await self.submit({**kind, "metadata": {"name": name}, "spec": {"worker": worker}})
         await self.wait_phase(name, "Running")
         await self.exit_pods(f"{name}-worker-0")
         await self.wait_phase(name, "Completed")
-        await self.wait_pods(lambda pods: not of_job(pods, name))
+        await self.wait_pods(lambda pods: not pods_of_job(pods, name))
 
     @asynccontextmanager
     async def record_writes(self) -> AsyncIterator[AuditedWrites]:
-        """An empty list that, when the block is left, holds what anybody wrote in this namespace during it."""
+        """An empty list that is filled at the end of the block with all writes to this namespace during it."""
         writes = AuditedWrites()
         async with self.control_plane.audit.recording() as found:
             yield writes
         writes.extend(write for write in found if write.namespace == self.namespace)
 
     async def wait_idle(self, user: str) -> None:
-        """Until two seconds have passed in which this user wrote nothing here: counters may follow after one."""
+        """Return once this user wrote nothing here for two seconds; counters are written after one."""
         while True:
             async with self.record_writes() as writes:
                 await asyncio.sleep(2)
             if not writes.by(user):
                 return
 
-    # What is true
+    # Reads
 
     async def get_job(self, name: str) -> FullObject:
         return await self.client.get(FULL_JOBS, Key(self.namespace, name))
@@ -254,48 +254,48 @@ class ClusterHarness:
             return None
 
     async def get_environments(self, name: str) -> dict[str, dict[str, str]]:
-        """What the containers that train would see, by pod. Raises AssertionError while the barrier is closed."""
+        """The environment of each training container, by pod. Raises AssertionError without a barrier ConfigMap."""
         barrier = await self.get_barrier(name)
         assert barrier, f"there is no ConfigMap {name}"
         return {pod: environment(each, barrier.data) for pod, each in (await self.list_pods()).items()}
 
     async def list_events(self, name: str) -> list[Event]:
-        """What was told about the job so far."""
+        """The events of the job so far."""
         found = await self.client.list_all(FULL_EVENTS, self._scope)
         return [each for each in found if _is_about(each, name)]
 
-    # Waiting
+    # Waits
 
     async def wait_job(
-        self, name: str, claim: Callable[[FullObject], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
+        self, name: str, predicate: Callable[[FullObject], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> FullObject:
-        """The job as soon as the claim is true of it. Raises AssertionError with how it is instead."""
-        return await self._jobs.until(name, claim, timeout_seconds=timeout_seconds)
+        """The job once the predicate holds. Raises AssertionError with the present job on a timeout."""
+        return await self._jobs.until(name, predicate, timeout_seconds=timeout_seconds)
 
     async def wait_phase(self, name: str, phase: str, *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS) -> FullObject:
         return await self.wait_job(name, lambda job: job.phase == phase, timeout_seconds=timeout_seconds)
 
     async def wait_running(self, attempt: int, name: str = "mnist") -> FullObject:
-        """The job as soon as it runs and all its pods were replaced so many times."""
+        """The job once it runs in this attempt."""
         return await self.wait_job(name, lambda job: job.phase == "Running" and job.status.get("attempt", 0) == attempt)
 
     async def wait_not_running(self, name: str, reason: str) -> FullObject:
-        """The job as soon as its condition Running is False for this reason."""
-        return await self.wait_job(name, lambda job: running_because(job) == ("False", reason))
+        """The job once its condition Running is False with this reason."""
+        return await self.wait_job(name, lambda job: running_condition(job) == ("False", reason))
 
     async def wait_deleted(self, name: str) -> None:
         await self._jobs.wait_deleted(name)
 
     async def wait_pods(
-        self, claim: Callable[[dict[str, FullObject]], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
+        self, predicate: Callable[[dict[str, FullObject]], bool], *, timeout_seconds: float = WAIT_TIMEOUT_SECONDS
     ) -> dict[str, FullObject]:
-        """The pods by name as soon as the claim is true of them. Raises AssertionError with their phases."""
+        """The pods by name once the predicate holds. Raises AssertionError with their statuses on a timeout."""
         found: dict[str, FullObject] = {}
 
         def holds() -> bool:
             found.clear()
             found.update({pod.key.name: pod for pod in self._pods.store})
-            return claim(found)
+            return predicate(found)
 
         def describe() -> str:
             return str({name: pod.status for name, pod in found.items()})[:3000]
@@ -304,22 +304,24 @@ class ClusterHarness:
         return found
 
     async def wait_cleaned_up(self) -> None:
-        """No pod and no Service is left, whoever made them."""
-        await self.wait_pods(lambda left: not left)
+        """Return once the namespace has neither pods nor Services."""
+        await self.wait_pods(lambda pods: not pods)
         await self._services.wait_until(lambda: not len(self._services.store))
 
     async def wait_children_deleted(self, name: str) -> None:
-        """No pod, Service or ConfigMap of this job is left."""
-        await self.wait_pods(lambda pods: not of_job(pods, name))
-        await self._services.wait_until(lambda: not any(is_of(each.key.name, name) for each in self._services.store))
+        """Return once the job has no pod, Service or ConfigMap left."""
+        await self.wait_pods(lambda pods: not pods_of_job(pods, name))
+        await self._services.wait_until(
+            lambda: not any(belongs_to_job(each.key.name, name) for each in self._services.store)
+        )
         await self._config_maps.wait_deleted(name)
 
-    async def wait_barrier(self, name: str, claim: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
-        """The barrier, as soon as it is there and the claim is true of it."""
-        return await self._config_maps.until(name, claim)
+    async def wait_barrier(self, name: str, predicate: Callable[[FullObject], bool] = lambda _: True) -> FullObject:
+        """The barrier ConfigMap, once it exists and the predicate holds."""
+        return await self._config_maps.until(name, predicate)
 
     async def wait_event(self, name: str, reason: str) -> Event:
-        """The event about the job with this reason, once there is one. Raises AssertionError with what was told."""
+        """The event of the job with this reason, once there is one. Raises AssertionError with the present events."""
         found: list[Event] = []
 
         def holds() -> bool:
@@ -327,21 +329,21 @@ class ClusterHarness:
             return any(each.reason == reason for each in found)
 
         def describe() -> str:
-            return f"{name} is not told to be {reason}, but {[(each.reason, each.note) for each in found]}"
+            return f"{name} has no event {reason}, only {[(each.reason, each.note) for each in found]}"
 
         await self._events.wait_until(holds, describe=describe)
         return next(each for each in found if each.reason == reason)
 
     async def wait_finished_event(self, name: str, phase: str) -> FullObject:
-        """The finished job, once the event says so, too."""
+        """The finished job, once its event exists, too."""
         await self.wait_event(name, phase)
         return await self.get_job(name)
 
     async def wait_single_event(self, name: str, reason: str) -> Event:
-        """The same, and nothing of this reason was told twice."""
+        """Like `wait_event`; asserts that this reason was emitted once."""
         event = await self.wait_event(name, reason)
-        alike = [each for each in await self.list_events(name) if each.reason == reason]
-        assert [each.times for each in alike] == [1], [(each.note, each.times) for each in alike]
+        same_reason = [each for each in await self.list_events(name) if each.reason == reason]
+        assert [each.times for each in same_reason] == [1], [(each.note, each.times) for each in same_reason]
         return event
 
 
@@ -350,36 +352,36 @@ def _is_about(event: Event, name: str) -> bool:
     return (about.get("kind"), about.get("name")) == ("PaddleJob", name)
 
 
-def is_judged(pod: FullObject) -> bool:
-    """Whether the scheduler has said something of it."""
+def has_scheduling_result(pod: FullObject) -> bool:
+    """Whether the pod has a condition PodScheduled."""
     return any(each["type"] == "PodScheduled" for each in (pod.status or {}).get("conditions", ()))
 
 
-def is_of(child: str, job: str) -> bool:
-    """Whether a child or an event of this name is the job's; no name of a job begins with another's."""
+def belongs_to_job(child: str, job: str) -> bool:
+    """Whether a child or an event of this name is the job's; no job name is a prefix of another."""
     return child == job or child.startswith((f"{job}-", f"{job}."))
 
 
-def of_job(pods: Mapping[str, FullObject], job: str) -> dict[str, FullObject]:
-    return {name: pod for name, pod in pods.items() if is_of(name, job)}
+def pods_of_job(pods: Mapping[str, FullObject], job: str) -> dict[str, FullObject]:
+    return {name: pod for name, pod in pods.items() if belongs_to_job(name, job)}
 
 
-def about(writes: AuditedWrites, job: str) -> AuditedWrites:
-    """Those that name the job or a child of it."""
-    return AuditedWrites(write for write in writes if is_of(write.name, job))
+def writes_for_job(writes: AuditedWrites, job: str) -> AuditedWrites:
+    """The writes to the job and its children."""
+    return AuditedWrites(write for write in writes if belongs_to_job(write.name, job))
 
 
 def conditions(job: FullObject) -> list[tuple[str, str, str]]:
-    """Type, status and reason of each."""
+    """Type, status and reason of each condition."""
     return [(each["type"], each["status"], each["reason"]) for each in job.status["conditions"]]
 
 
-def instant(text: str) -> datetime:
-    """A time as it stands in an object."""
+def parse_time(text: str) -> datetime:
+    """Parse a timestamp of an object."""
     return datetime.fromisoformat(text)
 
 
-def running_because(job: FullObject) -> tuple[str, str]:
+def running_condition(job: FullObject) -> tuple[str, str]:
     """Status and reason of the condition Running."""
     found = [each for each in (job.status or {}).get("conditions", ()) if each["type"] == "Running"]
     return (found[0]["status"], found[0]["reason"]) if found else ("", "")
@@ -391,7 +393,7 @@ def main_container(pod: FullObject) -> dict[str, Any]:
 
 
 def environment(pod: FullObject, barrier: Mapping[str, str]) -> dict[str, str]:
-    """What the container that trains would see, as kubelet puts it together: envFrom first, then env in its order."""
+    """The environment of the training container as kubelet builds it: envFrom first, then env in order."""
     container = main_container(pod)
     env = dict(barrier) if container.get("envFrom") else {}
     for each in container["env"]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from paddle_operator.api.crd import object_schema
 from paddle_operator.api.paddlejob import PADDLE_JOB
-from tests.stories.jobs import Job, a_job, a_template
+from tests.stories.jobs import Job, make_job, make_template
 
 SEED = 20260
 FUZZED = 190
@@ -82,12 +82,12 @@ def fuzzed(seed: int = SEED, count: int = FUZZED) -> Iterator[Hostile]:
 
 
 SOUND = (
-    lambda name: a_job(name, workers=1),
-    lambda name: a_job(name, workers=2, cleanPodPolicy="Never"),
-    lambda name: a_job(name, ps=1, workers=1, intranet="Service"),
-    lambda name: a_job(name, ps=1, workers=1, heter=1),
-    lambda name: a_job(name, workers=1, intranet="Host"),
-    lambda name: a_job(name, workers=2, elastic=1),
+    lambda name: make_job(name, workers=1),
+    lambda name: make_job(name, workers=2, cleanPodPolicy="Never"),
+    lambda name: make_job(name, ps=1, workers=1, intranet="Service"),
+    lambda name: make_job(name, ps=1, workers=1, heter=1),
+    lambda name: make_job(name, workers=1, intranet="Host"),
+    lambda name: make_job(name, workers=2, elastic=1),
 )
 
 
@@ -181,7 +181,7 @@ def nameless(job: Job) -> Job:
 
 def of(template: Any, role: str = "worker", **spec: Any) -> Job:
     """A job with this template in a role; the API server's and our own rules judge the rest."""
-    job = nameless(a_job(workers=1))
+    job = nameless(make_job(workers=1))
     job["spec"] |= {role: {"replicas": 1, "template": template}} | spec
     return job
 
@@ -192,30 +192,30 @@ def _whole() -> Iterator[tuple[Job, str]]:
         *(nested(900), nested(5000), {"withGloo": nested(5000)}),
     )
     for spec in specs:
-        yield nameless(a_job()) | {"spec": spec}, "spec"
-    job = nameless(a_job())
+        yield nameless(make_job()) | {"spec": spec}, "spec"
+    job = nameless(make_job())
     del job["spec"]
     yield job, "spec"
 
 
 def _roles() -> Iterator[tuple[Job, str]]:
-    parts: Values = ([], "x", {}, {"replicas": 1}, {"template": a_template()})
+    parts: Values = ([], "x", {}, {"replicas": 1}, {"template": make_template()})
     numbers: Values = (0, -1, 10_001, 2**31, 2**63, 2**80, 1.5, "3", True, None, [], {})
     for role in ("ps", "worker", "heter"):
         for part in parts:
-            job = nameless(a_job())
+            job = nameless(make_job())
             job["spec"][role] = part
             yield job, f"spec.{role}"
     for replicas in numbers:
-        job = nameless(a_job())
+        job = nameless(make_job())
         job["spec"]["worker"]["replicas"] = replicas
         yield job, "spec.worker.replicas"
     for intranet in ("PodIP", "Service", "Host"):  # far more than the quota of the namespace allows
-        yield nameless(a_job(workers=10_000, intranet=intranet)), "spec.worker.replicas"
-    yield nameless(a_job(ps=10_000, workers=10_000, heter=10_000, intranet="Service")), "spec.ps.replicas"
+        yield nameless(make_job(workers=10_000, intranet=intranet)), "spec.worker.replicas"
+    yield nameless(make_job(ps=10_000, workers=10_000, heter=10_000, intranet="Service")), "spec.ps.replicas"
 
 
-SOUND_CONTAINER: Job = a_template()["spec"]["containers"][0]
+SOUND_CONTAINER: Job = make_template()["spec"]["containers"][0]
 TEMPLATES: Values = (None, [], "x", {}, {"spec": None}, {"spec": []}, {"spec": {}}, {"spec": {"containers": None}})
 CONTAINERS: Values = (
     *([], {}, "x", [None], ["x"], [5, SOUND_CONTAINER], [{}], [[SOUND_CONTAINER]]),
@@ -273,15 +273,15 @@ def _templates() -> Iterator[tuple[Job, str]]:
         yield of(template), about
     for field, values in OF_A_CONTAINER.items():
         for value in values:
-            yield of(a_template(**{field: value})), about
+            yield of(make_template(**{field: value})), about
     for field, values in OF_A_POD.items():
         for value in values:
-            template = a_template()
+            template = make_template()
             template["spec"][field] = value
             yield of(template), about
             yield of(template, intranet="Host"), about
     for metadata in OF_A_TEMPLATE:
-        yield of({"metadata": metadata} | a_template()), about
+        yield of({"metadata": metadata} | make_template()), about
 
 
 MARKS = {"paddle-res-name": "mine", "paddle-res-type": "mine", "batch.paddlepaddle.org/job-uid": "mine"}
@@ -308,9 +308,9 @@ OF_A_JOB: tuple[Job, ...] = (
 
 def _metadata() -> Iterator[tuple[Job, str]]:
     for name in NAMES:
-        yield a_job(name, workers=1), "metadata.name"
+        yield make_job(name, workers=1), "metadata.name"
     for number, metadata in enumerate(OF_A_JOB):
-        yield a_job(workers=1) | {"metadata": {"name": f"metadata-{number}", **metadata}}, "metadata"
+        yield make_job(workers=1) | {"metadata": {"name": f"metadata-{number}", **metadata}}, "metadata"
 
 
 OF_A_SPEC: dict[str, Values] = {
@@ -328,11 +328,11 @@ OF_A_SPEC: dict[str, Values] = {
 def _fields() -> Iterator[tuple[Job, str]]:
     for field, values in OF_A_SPEC.items():
         for value in values:
-            job = nameless(a_job(workers=1))
+            job = nameless(make_job(workers=1))
             job["spec"][field] = value
             yield job, f"spec.{field}"
-    yield nameless(a_job(ps=1, workers=0, elastic=1)), "spec.elastic"
-    yield nameless(a_job(ps=1, workers=1, elastic=1)), "spec.elastic"
+    yield nameless(make_job(ps=1, workers=0, elastic=1)), "spec.elastic"
+    yield nameless(make_job(ps=1, workers=1, elastic=1)), "spec.elastic"
 
 
 STATUSES: Values = (
@@ -346,9 +346,9 @@ STATUSES: Values = (
 
 def _lies() -> Iterator[tuple[Any, Job]]:
     for status in STATUSES:
-        yield status, a_job(workers=1)
+        yield status, make_job(workers=1)
     for port in (-5, 0, 70_000, 2**40):
-        yield {"hostPort": port}, a_job(workers=1, intranet="Host")
+        yield {"hostPort": port}, make_job(workers=1, intranet="Host")
 
 
 def every() -> list[Hostile]:

@@ -1,4 +1,4 @@
-"""Jobs as the stories want them: a role is a number of pods, and everything else as the documents have it."""
+"""Builders of PaddleJob manifests for stories."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ IMAGE = "registry.baidubce.com/paddle-operator/demo-wide-and-deep:v1"
 Job = dict[str, Any]
 
 
-def a_job(name: str = "mnist", *, ps: int = 0, workers: int = 2, heter: int = 0, **spec: Any) -> Job:
-    """A PaddleJob; further fields of its spec are given as they are spelled there."""
+def make_job(name: str = "mnist", *, ps: int = 0, workers: int = 2, heter: int = 0, **spec: Any) -> Job:
+    """A PaddleJob; `spec` are further fields of its spec, in their YAML spelling."""
     numbers = {"ps": ps, "worker": workers, "heter": heter}
-    roles = {role: {"replicas": count, "template": a_template()} for role, count in numbers.items() if count}
+    roles = {role: {"replicas": count, "template": make_template()} for role, count in numbers.items() if count}
     return {
         "apiVersion": "batch.paddlepaddle.org/v1",
         "kind": "PaddleJob",
@@ -18,8 +18,8 @@ def a_job(name: str = "mnist", *, ps: int = 0, workers: int = 2, heter: int = 0,
     }
 
 
-def a_template(*more_containers: Job, **container: Any) -> Job:
-    """A pod template; what is given stands in the container that trains."""
+def make_template(*more_containers: Job, **container: Any) -> Job:
+    """A pod template; keyword arguments are fields of the training container."""
     return {"spec": {"containers": [{"name": "paddle", "image": IMAGE} | container, *more_containers]}}
 
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.stories.harness import ClusterHarness
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 from tests.support.service_account import OPERATOR
 
 PODS = 24
@@ -21,7 +21,7 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
 ) -> None:
     began_at = time.monotonic()
     async with harness.control_plane.audit.recording() as writes:
-        await harness.submit(a_job("wide", ps=4, workers=PODS - 4, intranet=intranet, cleanPodPolicy="Always"))
+        await harness.submit(make_job("wide", ps=4, workers=PODS - 4, intranet=intranet, cleanPodPolicy="Always"))
         await harness.wait_phase("wide", "Running")
         await harness.exit_pods("wide-worker-*")
         await harness.wait_phase("wide", "Completed")
@@ -29,7 +29,7 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
         await asyncio.sleep(0.5)  # what comes late is counted, too
     ours = writes.by(OPERATOR)
     counts = {f"{verb} {target}": count for (_, verb, target), count in ours.counts().items()}
-    say(pytestconfig, f"budget, {intranet}, {PODS} pods: {len(ours)} writes: {counts}")
+    print_line(pytestconfig, f"budget, {intranet}, {PODS} pods: {len(ours)} writes: {counts}")
     assert counts["create pods"] == PODS
     assert counts.get("patch pods", 0) <= PODS
     slowly = int(time.monotonic() - began_at) // COUNTED_EVERY_SECONDS  # of a job that changes slowly more is told
@@ -38,7 +38,7 @@ async def test_a_jobs_whole_life_costs_a_few_writes_a_pod(
 
 async def test_running_and_finished_jobs_cost_nothing(harness: ClusterHarness) -> None:
     names = [f"job-{number}" for number in range(10)]
-    await harness.submit(*(a_job(name, workers=2, cleanPodPolicy="Never") for name in names))
+    await harness.submit(*(make_job(name, workers=2, cleanPodPolicy="Never") for name in names))
     for name in names:
         await harness.wait_phase(name, "Running")
         await harness.wait_event(name, "AllPodsRunning")

@@ -24,8 +24,8 @@ from testbed.clock import AcceleratedClock, OffsetClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.hollow_script import NEVER, exits
-from tests.conftest import say
-from tests.stories.harness import FULL_EVENTS, FULL_JOBS, FullObject, instant
+from tests.conftest import print_line
+from tests.stories.harness import FULL_EVENTS, FULL_JOBS, FullObject, parse_time
 from tests.support.service_account import OPERATOR, create_operator_connection
 
 Manifest = dict[str, Any]
@@ -284,7 +284,7 @@ async def is_retried(life: Life) -> None:
     await life.begin()
     paused = await life.until(lambda job: "nextAttemptTime" in job.status)
     await life.cleaned()
-    life.advance_to(instant(paused.status["nextAttemptTime"]))
+    life.advance_to(parse_time(paused.status["nextAttemptTime"]))
     job = await life.phase("Completed", attempt=1)
     assert job.status["restarts"] == 1
     await life.cleaned()
@@ -295,7 +295,7 @@ async def is_replaced_alone(life: Life) -> None:
     await life.begin()
     paused = await life.until(lambda job: "nextAttemptTime" in job.status)
     await life.failed_ones_gone()
-    life.advance_to(instant(paused.status["nextAttemptTime"]))
+    life.advance_to(parse_time(paused.status["nextAttemptTime"]))
     life.worker_exits("*", 0)
     job = await life.phase("Completed")
     assert job.status["restarts"] == 1
@@ -319,10 +319,10 @@ async def is_suspended_and_resumed(life: Life) -> None:
 async def is_overdue(life: Life) -> None:
     await life.begin()
     job = await life.phase("Running")
-    due_at = instant(job.condition("Accepted")["lastTransitionTime"]) + timedelta(hours=1)
+    due_at = parse_time(job.condition("Accepted")["lastTransitionTime"]) + timedelta(hours=1)
     life.advance_to(due_at)
     job = await life.phase("Failed")
-    assert due_at <= instant(job.status["completionTime"]) <= due_at + PUNCTUAL
+    assert due_at <= parse_time(job.status["completionTime"]) <= due_at + PUNCTUAL
     await life.cleaned()
 
 
@@ -331,7 +331,7 @@ async def is_deleted_in_time(life: Life) -> None:
     await life.begin()
     job = await life.phase("Completed")
     await life.still()
-    life.advance_to(instant(job.status["completionTime"]) + timedelta(hours=1))
+    life.advance_to(parse_time(job.status["completionTime"]) + timedelta(hours=1))
     await life.gone()
     await life.cleaned()
     await life.closed()
@@ -405,7 +405,7 @@ async def test_a_kill_at_any_write_changes_nothing_in_the_end(
         assert not creations(made, life) - often, f"made too often in {life.namespace}"
         assert_on_time(made, life, PLOTS[name])
     killed = sum(was for _, was in lives)
-    say(pytestconfig, f"crash points, {name}: {len(lives)} lives of {writes} writes, {killed} of them cut short")
+    print_line(pytestconfig, f"crash points, {name}: {len(lives)} lives of {writes} writes, {killed} of them cut short")
     assert killed >= len(lives) * 0.5  # not each has as many writes as the first: counters are told once a second
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from testbed.audit import AuditedWrite, AuditedWrites
 from testbed.clock import OffsetClock
 from testbed.hollow_script import never_starts
-from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, about, instant, of_job
-from tests.stories.jobs import a_job
+from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, parse_time, pods_of_job, writes_for_job
+from tests.stories.jobs import make_job
 from tests.support.service_account import OPERATOR
 
 SECOND = timedelta(seconds=1)
@@ -48,8 +48,8 @@ class Pulse:
             await self._harness.list_services()
             self._beats.append(self._clock.now())
 
-    def second_after(self, instant: datetime) -> datetime:
-        return [beat for beat in self._beats if beat > instant][BEATS_A_SECOND]
+    def second_after(self, parse_time: datetime) -> datetime:
+        return [beat for beat in self._beats if beat > parse_time][BEATS_A_SECOND]
 
 
 # KF-C3 and KF-C6, by the clock alone, which is the case that Kubeflow misses
@@ -61,12 +61,12 @@ async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harnes
     kept: dict[str, Any] = {"ttlSecondsAfterFinished": 3600, "cleanPodPolicy": "Never"}
     async with harness.record_writes() as writes, harness.run_operator(clock=clock):
         await harness.submit(
-            a_job("late", ps=2, workers=4, activeDeadlineSeconds=3600, cleanPodPolicy="Always"),
-            a_job("stuck", workers=2, startDeadlineSeconds=3600),
-            a_job("done", workers=1, **kept),
-            a_job("broken", workers=1, **kept),
-            a_job("instant", workers=1, ttlSecondsAfterFinished=0),
-            a_job("endless", ps=2, workers=4),
+            make_job("late", ps=2, workers=4, activeDeadlineSeconds=3600, cleanPodPolicy="Always"),
+            make_job("stuck", workers=2, startDeadlineSeconds=3600),
+            make_job("done", workers=1, **kept),
+            make_job("broken", workers=1, **kept),
+            make_job("instant", workers=1, ttlSecondsAfterFinished=0),
+            make_job("endless", ps=2, workers=4),
         )
         async with asyncio.TaskGroup() as group:
             done = group.create_task(ends(harness, "done", 0, "Completed"))
@@ -77,10 +77,10 @@ async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harnes
             group.create_task(harness.wait_phase("endless", "Running"))
         await harness.run_unrelated_job("beside")  # so the operator had time for all that may follow
         due = {
-            "late": since_when(late.result(), "Accepted") + HOUR,
-            "stuck": since_when(stuck.result(), "Running") + HOUR,
-            "done": instant(done.result().status["completionTime"]) + HOUR,
-            "broken": instant(broken.result().status["completionTime"]) + HOUR,
+            "late": transition_time(late.result(), "Accepted") + HOUR,
+            "stuck": transition_time(stuck.result(), "Running") + HOUR,
+            "done": parse_time(done.result().status["completionTime"]) + HOUR,
+            "broken": parse_time(broken.result().status["completionTime"]) + HOUR,
         }
         clock.advance_to(min(due.values()) - 2 * SECOND)
         ahead = clock.now() - datetime.now(UTC)
@@ -88,7 +88,7 @@ async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harnes
             late, stuck = (group.create_task(harness.wait_phase(name, "Failed")) for name in ("late", "stuck"))
             for name in ("done", "broken"):
                 group.create_task(harness.wait_deleted(name))
-        await harness.wait_pods(lambda pods: not of_job(pods, "late"))
+        await harness.wait_pods(lambda pods: not pods_of_job(pods, "late"))
     assert ended_by(late.result(), "DeadlineExceeded", due["late"], pulse.second_after(due["late"])) == (
         "not finished within spec.activeDeadlineSeconds, which is 3600"
     )
@@ -104,8 +104,8 @@ async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harnes
         nothing_else_happened(writes, job.result(), deleted)
     assert (await harness.wait_single_event("instant", "Completed")).note.startswith("the worker succeeded")
     pods = await harness.list_pods()
-    assert len(of_job(pods, "endless")) == 6
-    assert {pod.phase for pod in of_job(pods, "endless").values()} == {"Running"}
+    assert len(pods_of_job(pods, "endless")) == 6
+    assert {pod.phase for pod in pods_of_job(pods, "endless").values()} == {"Running"}
 
 
 async def ends_and_is_gone(harness: ClusterHarness, name: str) -> None:
@@ -120,21 +120,21 @@ def ended_by(job: FullObject, reason: str, due_at: datetime, latest: datetime) -
     """What it says of its end, which came when it was due, and no later than it may."""
     failed = job.condition("Failed")
     assert (failed["status"], failed["reason"]) == ("True", reason)
-    assert due_at <= instant(job.status["completionTime"]) <= latest
+    assert due_at <= parse_time(job.status["completionTime"]) <= latest
     return str(failed["message"])
 
 
-def since_when(job: FullObject, condition: str) -> datetime:
-    return instant(job.condition(condition)["lastTransitionTime"])
+def transition_time(job: FullObject, condition: str) -> datetime:
+    return parse_time(job.condition(condition)["lastTransitionTime"])
 
 
 def last_of(writes: AuditedWrites, job: FullObject, verb: str, target: str) -> AuditedWrite:
-    return [write for write in about(writes, job.key.name).by(OPERATOR).to(target) if write.verb == verb][-1]
+    return [write for write in writes_for_job(writes, job.key.name).by(OPERATOR).to(target) if write.verb == verb][-1]
 
 
 def nothing_else_happened(writes: AuditedWrites, job: FullObject, deed: AuditedWrite) -> None:
     """In the second before the deed nobody wrote anything of the job that the operator could have heard of."""
-    before = [each for each in about(writes, job.key.name) if each.received_at < deed.received_at]
+    before = [each for each in writes_for_job(writes, job.key.name) if each.received_at < deed.received_at]
     assert [
         (each.user, each.verb, each.target, each.name)
         for each in before
@@ -151,10 +151,10 @@ async def test_overdue_actions_happen_when_the_operator_returns(
     harness.nodes.script("stuck-*", never_starts(), namespace=harness.namespace)
     async with harness.run_operator():
         await harness.submit(
-            a_job("late", workers=2, activeDeadlineSeconds=3600, cleanPodPolicy="Always"),
-            a_job("stuck", workers=2, startDeadlineSeconds=3600),
-            a_job("done", workers=1, ttlSecondsAfterFinished=3600),
-            a_job("again", workers=1, backoffLimit=1),
+            make_job("late", workers=2, activeDeadlineSeconds=3600, cleanPodPolicy="Always"),
+            make_job("stuck", workers=2, startDeadlineSeconds=3600),
+            make_job("done", workers=1, ttlSecondsAfterFinished=3600),
+            make_job("again", workers=1, backoffLimit=1),
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(harness.wait_phase("late", "Running"))
@@ -172,7 +172,7 @@ async def test_overdue_actions_happen_when_the_operator_returns(
             group.create_task(harness.wait_running(1, "again"))
     for job, reason in ((late.result(), "DeadlineExceeded"), (stuck.result(), "StartDeadlineExceeded")):
         assert job.condition("Failed")["reason"] == reason
-        assert abs(instant(job.status["completionTime"]) - back_at) <= LATEST
+        assert abs(parse_time(job.status["completionTime"]) - back_at) <= LATEST
         await harness.wait_single_event(job.key.name, "Failed")
 
 
@@ -185,14 +185,14 @@ async def ends(harness: ClusterHarness, name: str, code: int, phase: str) -> Ful
 
 async def ends_and_is_cleaned(harness: ClusterHarness, name: str, code: int, phase: str) -> FullObject:
     job = await ends(harness, name, code, phase)
-    await harness.wait_pods(lambda pods: not of_job(pods, name))
+    await harness.wait_pods(lambda pods: not pods_of_job(pods, name))
     return job
 
 
 async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness) -> None:
     harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
-        await harness.submit(a_job(workers=2, activeDeadlineSeconds=7200))
+        await harness.submit(make_job(workers=2, activeDeadlineSeconds=7200))
         await harness.wait_phase("mnist", "Running")
         clock.advance(HOUR)
         await harness.patch_spec("mnist", {"suspend": True})
@@ -202,7 +202,7 @@ async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness)
         await harness.patch_spec("mnist", {"suspend": False})
         job = await harness.wait_running(1)
         spent = int(job.status["activeSeconds"])
-        due_at = instant(job.status["activeSince"]) + timedelta(seconds=7200 - spent)
+        due_at = parse_time(job.status["activeSince"]) + timedelta(seconds=7200 - spent)
         clock.advance_to(due_at - 10 * MINUTE)
         await harness.run_unrelated_job("beside")
         assert (await harness.get_job("mnist")).phase == "Running"
@@ -210,20 +210,20 @@ async def test_suspension_stops_the_deadline_clock(bare_harness: ClusterHarness)
         job = await harness.wait_phase("mnist", "Failed")
     assert HOUR <= timedelta(seconds=spent) < HOUR + 10 * MINUTE
     assert job.condition("Failed")["reason"] == "DeadlineExceeded"
-    assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
+    assert due_at <= parse_time(job.status["completionTime"]) <= due_at + LATEST
 
 
 async def test_start_deadline_restarts_after_each_pause(bare_harness: ClusterHarness) -> None:
     harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
-        await harness.submit(a_job(workers=1, backoffLimit=1, startDeadlineSeconds=3600))
+        await harness.submit(make_job(workers=1, backoffLimit=1, startDeadlineSeconds=3600))
         await harness.wait_phase("mnist", "Running")
         clock.advance(2 * HOUR)  # it has started: the deadline is behind it
         await harness.run_unrelated_job("beside")
         harness.nodes.script("mnist-*", never_starts(), namespace=harness.namespace)
         await harness.exit_pods("mnist-worker-0", code=1)
         job = await harness.wait_phase("mnist", "Restarting")
-        again_at = instant(job.status["nextAttemptTime"])
+        again_at = parse_time(job.status["nextAttemptTime"])
         await harness.wait_pods(lambda pods: not pods)
         clock.advance_to(again_at)
         await harness.wait_not_running("mnist", "WaitingForAddresses")
@@ -234,26 +234,26 @@ async def test_start_deadline_restarts_after_each_pause(bare_harness: ClusterHar
         clock.advance_to(due_at)
         job = await harness.wait_phase("mnist", "Failed")
     assert job.condition("Failed")["reason"] == "StartDeadlineExceeded"
-    assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
+    assert due_at <= parse_time(job.status["completionTime"]) <= due_at + LATEST
 
 
 async def test_a_deadline_does_not_wait_for_the_end_of_a_pause(bare_harness: ClusterHarness) -> None:
     """The longest pause, of six minutes, comes after nine tries that failed: that there were so many is pretended."""
     harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
-        await harness.submit(a_job(workers=2, backoffLimit=20, activeDeadlineSeconds=3600))
+        await harness.submit(make_job(workers=2, backoffLimit=20, activeDeadlineSeconds=3600))
         job = await harness.wait_phase("mnist", "Running")
         await harness.client.merge_status(FULL_JOBS, job.key, {"restarts": 9})
         await harness.run_unrelated_job("beside")  # which was made after that: so the operator knows of it
-        due_at = since_when(job, "Accepted") + HOUR
+        due_at = transition_time(job, "Accepted") + HOUR
         clock.advance_to(due_at - 3 * MINUTE)
         await harness.exit_pods("mnist-worker-1", code=1)
         job = await harness.wait_phase("mnist", "Restarting")
-        assert instant(job.status["nextAttemptTime"]) > due_at
+        assert parse_time(job.status["nextAttemptTime"]) > due_at
         await harness.wait_pods(lambda pods: not pods)
         clock.advance_to(due_at)
         job = await harness.wait_phase("mnist", "Failed")
     assert job.condition("Failed")["reason"] == "DeadlineExceeded"
-    assert due_at <= instant(job.status["completionTime"]) <= due_at + LATEST
+    assert due_at <= parse_time(job.status["completionTime"]) <= due_at + LATEST
     assert "nextAttemptTime" not in job.status
     assert not await harness.list_pods()

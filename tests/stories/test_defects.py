@@ -17,7 +17,7 @@ from tests.stories.harness import (
     ClusterHarness,
     main_container,
 )
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.jobs import make_job, make_template, with_template
 
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
@@ -25,7 +25,7 @@ INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 # 3. [M] building the ConfigMap while a pod of a removed role exists
 async def test_a_role_can_be_removed_while_its_pods_exist(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=1))
+    await harness.submit(make_job(ps=1, workers=1))
     await harness.wait_phase("mnist", "Running")
     await harness.patch_spec("mnist", {"ps": None})
     await harness.wait_job("mnist", lambda job: job.phase == "Running" and job.status["mode"] == "Single")
@@ -36,7 +36,7 @@ async def test_a_role_can_be_removed_while_its_pods_exist(harness: ClusterHarnes
 # 3., before the ConfigMap was ever made
 async def test_a_role_can_be_removed_before_the_addresses_are_known(harness: ClusterHarness) -> None:
     await harness.cordon()
-    await harness.submit(a_job(ps=1, workers=1))
+    await harness.submit(make_job(ps=1, workers=1))
     await harness.wait_not_running("mnist", "Unschedulable")
     await harness.patch_spec("mnist", {"ps": None})
     await harness.kubectl("uncordon", *(str(node) for node in harness.nodes))
@@ -46,7 +46,7 @@ async def test_a_role_can_be_removed_before_the_addresses_are_known(harness: Clu
 
 # 4. [S] `intranet: Host` on a job with no annotations
 async def test_job_without_annotations_can_use_the_host_network(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=1, intranet="Host"))
+    await harness.submit(make_job(workers=1, intranet="Host"))
     job = await harness.wait_phase("mnist", "Running")
     assert not job.metadata.annotations
 
@@ -54,7 +54,7 @@ async def test_job_without_annotations_can_use_the_host_network(harness: Cluster
 # 8. Service + PS broken in v0.3.5 (§3.5); gloo endpoint equals the PS port in PodIP mode (§3.4)
 @INTRANETS
 async def test_server_is_in_its_list_and_gloo_has_its_own_port(harness: ClusterHarness, intranet: str) -> None:
-    await harness.submit(a_job(ps=2, workers=1, intranet=intranet))
+    await harness.submit(make_job(ps=2, workers=1, intranet=intranet))
     await harness.wait_phase("mnist", "Running")
     seen = await harness.get_environments("mnist")
     for index in range(2):
@@ -66,7 +66,7 @@ async def test_server_is_in_its_list_and_gloo_has_its_own_port(harness: ClusterH
 
 # 9. `Host`: dnsPolicy stays ClusterFirst
 async def test_host_network_pod_resolves_cluster_names(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=1, intranet="Host"))
+    await harness.submit(make_job(workers=1, intranet="Host"))
     await harness.wait_phase("mnist", "Running")
     pod = (await harness.list_pods())["mnist-worker-0"]
     assert (pod.spec["hostNetwork"], pod.spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
@@ -74,7 +74,7 @@ async def test_host_network_pod_resolves_cluster_names(harness: ClusterHarness) 
 
 # 10. Heter: Paddle expects `TRAINING_ROLE=HETER_TRAINER` and `PADDLE_HETER_TRAINER_IP_PORT_LIST`
 async def test_heter_worker_gets_its_role_and_endpoint_list(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=1, heter=1))
+    await harness.submit(make_job(ps=1, workers=1, heter=1))
     await harness.wait_phase("mnist", "Running")
     seen = await harness.get_environments("mnist")
     own = seen["mnist-heter-0"]["POD_IP"]
@@ -86,7 +86,7 @@ async def test_heter_worker_gets_its_role_and_endpoint_list(harness: ClusterHarn
 # 11. ConfigMap never follows scaling or new IPs
 @INTRANETS
 async def test_environment_follows_replicas_and_addresses(harness: ClusterHarness, intranet: str) -> None:
-    await harness.submit(a_job(ps=1, workers=2, intranet=intranet))
+    await harness.submit(make_job(ps=1, workers=2, intranet=intranet))
     await harness.wait_phase("mnist", "Running")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
     await harness.wait_running(1)
@@ -110,7 +110,7 @@ async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarne
     seen: list[dict[str, Any]] = []
     async with watch_objects(harness.client, FULL_JOBS, Scope(harness.namespace)) as jobs:
         jobs.store.listen(lambda old, new, lane: seen.append(new.status or {}) if new else None)
-        await harness.submit(a_job(ps=2, workers=2, cleanPodPolicy="Never"))
+        await harness.submit(make_job(ps=2, workers=2, cleanPodPolicy="Never"))
         await harness.wait_phase("mnist", "Running")
         await harness.exit_pods("mnist-worker-1", code=1)
         await harness.wait_phase("mnist", "Failed")
@@ -124,7 +124,7 @@ async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarne
 
 async def test_failed_role_outranks_a_pending_one(harness: ClusterHarness) -> None:
     """In the original the dice decide."""
-    job = a_job(ps=1, workers=1)
+    job = make_job(ps=1, workers=1)
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
     await harness.submit(job)
     await harness.wait_pods(lambda pods: "podIP" in pods["mnist-ps-0"].status if "mnist-ps-0" in pods else False)
@@ -137,13 +137,13 @@ async def test_failed_role_outranks_a_pending_one(harness: ClusterHarness) -> No
 
 # 13. Owner-name index without UID
 async def test_pod_of_an_earlier_job_is_not_adopted(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await harness.wait_phase("mnist", "Running")
     held = Key(harness.namespace, "mnist-worker-1")
     old = await harness.client.merge(FULL_PODS, held, {"metadata": {"finalizers": ["example.com/held"]}})
     await harness.delete(FULL_JOBS, "mnist")
     await harness.wait_deleted("mnist")
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     job = await harness.wait_not_running("mnist", "NameConflict")
     job = await harness.wait_job("mnist", lambda job: job.status["worker"].get("replicas") == 1)
     assert old.uid not in [each["uid"] for each in job.status["worker"]["refs"]]
@@ -154,13 +154,13 @@ async def test_pod_of_an_earlier_job_is_not_adopted(harness: ClusterHarness) -> 
 # 14. Pods recreated in terminal jobs
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
 async def test_a_pod_of_a_finished_job_is_not_made_again(harness: ClusterHarness, code: int, phase: str) -> None:
-    await harness.submit(a_job(workers=2, cleanPodPolicy="Never"))
+    await harness.submit(make_job(workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-*", code=code)
     finished = await harness.wait_phase("mnist", phase)
     await harness.delete(FULL_PODS, "mnist-worker-0")
     await harness.wait_pods(lambda pods: "mnist-worker-0" not in pods)
-    await harness.submit(a_job("other", workers=1))
+    await harness.submit(make_job("other", workers=1))
     await harness.wait_phase("other", "Running")  # the operator has had time
     assert "mnist-worker-0" not in await harness.list_pods()
     assert (await harness.get_job("mnist")).status == finished.status  # the counts survive, too
@@ -170,7 +170,7 @@ async def test_a_pod_of_a_finished_job_is_not_made_again(harness: ClusterHarness
 async def test_deletion_needs_no_operator(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
     async with harness.run_operator():
-        await harness.submit(a_job(ps=1, workers=1, intranet="Service"))
+        await harness.submit(make_job(ps=1, workers=1, intranet="Service"))
         job = await harness.wait_phase("mnist", "Running")
         assert not job.metadata.finalizers
     await harness.delete(FULL_JOBS, "mnist")
@@ -179,7 +179,7 @@ async def test_deletion_needs_no_operator(bare_harness: ClusterHarness) -> None:
 
 
 async def test_a_job_that_is_being_deleted_gets_no_child_any_more(harness: ClusterHarness) -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     job["metadata"]["finalizers"] = ["example.com/held"]
     await harness.submit(job)
     await harness.wait_phase("mnist", "Running")
@@ -187,7 +187,7 @@ async def test_a_job_that_is_being_deleted_gets_no_child_any_more(harness: Clust
     await harness.wait_phase("mnist", "Terminating")
     await harness.delete(FULL_PODS, "mnist-worker-0")
     await harness.wait_cleaned_up()
-    await harness.submit(a_job("other", workers=1))
+    await harness.submit(make_job("other", workers=1))
     await harness.wait_phase("other", "Running")
     assert (await harness.list_pods()).keys() == {"other-worker-0"}
     await harness.client.merge(FULL_JOBS, Key(harness.namespace, "mnist"), {"metadata": {"finalizers": None}})
@@ -197,9 +197,9 @@ async def test_a_job_that_is_being_deleted_gets_no_child_any_more(harness: Clust
 # 16. IPv6 pod IPs: endless backoff, never a ConfigMap. Hollow nodes have IPv4 only: the test is the kubelet here.
 @pytest.mark.parametrize("intranet", ["PodIP", "Service"])
 async def test_ipv6_needs_service_mode_and_the_message_says_so(harness: ClusterHarness, intranet: str) -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["nodeName"] = "elsewhere"
-    await harness.submit(with_template(a_job(workers=1, intranet=intranet), template))
+    await harness.submit(with_template(make_job(workers=1, intranet=intranet), template))
     await harness.wait_pods(lambda pods: "mnist-worker-0" in pods)
     status = {"phase": "Pending", "hostIP": "198.18.0.1", "podIP": "fd00::7", "podIPs": [{"ip": "fd00::7"}]}
     await harness.client.merge_status(FULL_PODS, Key(harness.namespace, "mnist-worker-0"), status)
@@ -215,7 +215,9 @@ async def test_ipv6_needs_service_mode_and_the_message_says_so(harness: ClusterH
 # 18. Any multi-container pod whose sidecar never exits prevents completion; no success policy (that is a later field)
 @pytest.mark.parametrize(("code", "phase"), [(0, "Completed"), (1, "Failed")])
 async def test_endless_sidecar_does_not_delay_completion(harness: ClusterHarness, code: int, phase: str) -> None:
-    await harness.submit(with_template(a_job(workers=2), a_template({"name": "log-shipper", "image": "fluent-bit"})))
+    await harness.submit(
+        with_template(make_job(workers=2), make_template({"name": "log-shipper", "image": "fluent-bit"}))
+    )
     await harness.wait_phase("mnist", "Running")
     await harness.nodes.exit("mnist-worker-*", code, namespace=harness.namespace, container="paddle")
     await harness.wait_phase("mnist", phase)
@@ -224,7 +226,7 @@ async def test_endless_sidecar_does_not_delay_completion(harness: ClusterHarness
 
 # 19. `requests`, `limits`, `observedGeneration`, `status.elastic` dead (the first two: test_environment.py, elastic)
 async def test_the_status_tells_which_generation_it_is_about(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     job = await harness.wait_phase("mnist", "Running")
     assert job.status["observedGeneration"] == job.metadata.generation == 1
     await harness.patch_spec("mnist", {"cleanPodPolicy": "Always"})
@@ -238,8 +240,8 @@ async def test_template_limits_satisfy_a_quota(harness: ClusterHarness) -> None:
     await harness.create(
         QUOTAS, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}, "spec": {"hard": hard}}
     )
-    template = a_template(resources={"limits": {"cpu": "1", "memory": "1Gi"}})
-    await harness.submit(with_template(a_job(ps=1, workers=1), template))
+    template = make_template(resources={"limits": {"cpu": "1", "memory": "1Gi"}})
+    await harness.submit(with_template(make_job(ps=1, workers=1), template))
     await harness.wait_phase("mnist", "Running")
     assert all("initContainers" not in pod.spec for pod in (await harness.list_pods()).values())
 
@@ -249,7 +251,7 @@ async def test_host_ports_are_never_shared_even_after_a_restart(
     bare_harness: ClusterHarness,
 ) -> None:
     harness = bare_harness
-    first, second, third = (a_job(name, ps=1, workers=1, intranet="Host") for name in ("first", "second", "third"))
+    first, second, third = (make_job(name, ps=1, workers=1, intranet="Host") for name in ("first", "second", "third"))
     async with harness.run_operator():
         await harness.submit(first, second)
         await harness.wait_phase("first", "Running")
@@ -264,14 +266,14 @@ async def test_host_ports_are_never_shared_even_after_a_restart(
 
 
 async def test_two_workers_that_would_clash_are_kept_on_two_nodes(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=4, intranet="Host"))
+    await harness.submit(make_job(workers=4, intranet="Host"))
     await harness.wait_phase("mnist", "Running")
     assert len({pod.spec["nodeName"] for pod in (await harness.list_pods()).values()}) == 4
 
 
 # 23. Each Service lists 20 fixed ports that a headless Service does not need and that do not match R
 async def test_a_service_has_the_one_port_that_its_pod_listens_on(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=1, intranet="Service"))
+    await harness.submit(make_job(ps=1, workers=1, intranet="Service"))
     await harness.wait_phase("mnist", "Running")
     for service in (await harness.list_services()).values():
         assert [port["port"] for port in service.spec["ports"]] == [2379]
@@ -281,6 +283,6 @@ async def test_a_service_has_the_one_port_that_its_pod_listens_on(harness: Clust
 
 
 async def test_no_service_is_made_where_none_is_asked_for(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=1))
+    await harness.submit(make_job(ps=1, workers=1))
     await harness.wait_phase("mnist", "Running")
     assert not await harness.list_services()

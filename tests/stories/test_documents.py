@@ -133,7 +133,7 @@ async def test_it_runs_to_its_end(
     path = EVERY[document]
     await harness.apply(path)
     job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
-    golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
+    golden.compare(document, golden.render(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_the_user_guides_job_gets_its_volume(
@@ -143,7 +143,7 @@ async def test_the_user_guides_job_gets_its_volume(
     await harness.apply(path)
     job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
     assert all(pod.spec["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nfs-pvc"} for pod in pods.values())
-    golden.compare(NEEDS_A_CLAIM, golden.told(job, pods.values(), operator.created), update=golden_update)
+    golden.compare(NEEDS_A_CLAIM, golden.render(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_the_example_that_is_tried_again_gets_its_volume(
@@ -152,7 +152,7 @@ async def test_the_example_that_is_tried_again_gets_its_volume(
     path = EXAMPLES[NEEDS_A_VOLUME]
     await harness.apply(path)
     job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path))
-    golden.compare(NEEDS_A_VOLUME, golden.told(job, pods.values(), operator.created), update=golden_update)
+    golden.compare(NEEDS_A_VOLUME, golden.render(job, pods.values(), operator.created), update=golden_update)
 
 
 async def test_example_success_policy_ignores_the_second_worker(
@@ -161,7 +161,7 @@ async def test_example_success_policy_ignores_the_second_worker(
     path = EXAMPLES[DECIDED_BY_THE_FIRST]
     await harness.apply(path)
     job, pods = await live_to_the_end(harness, name_in(path), keeps=keeps_pods(path), done="worker-0")
-    golden.compare(DECIDED_BY_THE_FIRST, golden.told(job, pods.values(), operator.created), update=golden_update)
+    golden.compare(DECIDED_BY_THE_FIRST, golden.render(job, pods.values(), operator.created), update=golden_update)
 
 
 @pytest.mark.parametrize("document", sorted(VOLCANO))
@@ -182,7 +182,7 @@ async def test_pods_for_volcano_wait_for_volcano_and_then_run(
         assert "conditions" not in each.status  # kube-scheduler has not even looked at it
         await bind(harness, pod)
     job, pods = await live_to_the_end(harness, name, keeps=True)
-    golden.compare(document, golden.told(job, pods.values(), operator.created), update=golden_update)
+    golden.compare(document, golden.render(job, pods.values(), operator.created), update=golden_update)
 
 
 async def bind(harness: ClusterHarness, pod: str) -> None:
@@ -222,4 +222,4 @@ async def test_the_elastic_example_waits_for_an_etcd_and_runs_with_one(
         assert not await harness.list_pods()
     async with harness.run_operator(etcd="paddle-elastic-etcd.paddle-system.svc.cluster.local:2379") as operator:
         job, pods = await live_to_the_end(harness, "resnet-elastic", keeps=True)
-        golden.compare("resnet-elastic", golden.told(job, pods.values(), operator.created), update=golden_update)
+        golden.compare("resnet-elastic", golden.render(job, pods.values(), operator.created), update=golden_update)

@@ -6,7 +6,7 @@ paddle-runtime.md, section 7 says why each variable is there; all of it was seen
 import pytest
 
 from tests.stories.harness import ClusterHarness, environment
-from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.jobs import Job, make_job, make_template, with_template
 
 ETCD = "paddle-elastic-etcd:2379"
 HOST_PORT = 35000  # the first block of --port-range
@@ -47,7 +47,7 @@ INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 @INTRANETS
 async def test_with_parameter_servers(harness: ClusterHarness, intranet: str) -> None:
-    cast = await cast_of(harness, a_job(ps=2, workers=2, intranet=intranet))
+    cast = await cast_of(harness, make_job(ps=2, workers=2, intranet=intranet))
     gloo = HOST_PORT + 18 if intranet == "Host" else 2397
     servers, workers = cast.endpoints("ps", 2), cast.endpoints("worker", 2)
     shared = cast.of_every_pod | {
@@ -80,7 +80,7 @@ async def test_with_parameter_servers(harness: ClusterHarness, intranet: str) ->
 
 @INTRANETS
 async def test_collective(harness: ClusterHarness, intranet: str) -> None:
-    cast = await cast_of(harness, a_job(workers=2, intranet=intranet))
+    cast = await cast_of(harness, make_job(workers=2, intranet=intranet))
     shared = cast.of_every_pod | {
         "TRAINER_PORTS_NUM": "20",
         "PADDLE_PORT": str(cast.port("worker")),
@@ -106,20 +106,20 @@ async def test_collective(harness: ClusterHarness, intranet: str) -> None:
 
 
 async def test_on_gpus_the_ranks_are_left_to_nccl(harness: ClusterHarness) -> None:
-    template = a_template(resources={"limits": {"nvidia.com/gpu": 1}})
-    cast = await cast_of(harness, with_template(a_job(workers=2), template))
+    template = make_template(resources={"limits": {"nvidia.com/gpu": 1}})
+    cast = await cast_of(harness, with_template(make_job(workers=2), template))
     assert all("PADDLE_DISTRI_BACKEND" not in seen for seen in cast.seen.values())
 
 
 async def test_a_job_of_one_worker_knows_that_it_is_alone(harness: ClusterHarness) -> None:
-    cast = await cast_of(harness, a_job(workers=1))
+    cast = await cast_of(harness, make_job(workers=1))
     seen, own = cast.seen["mnist-worker-0"], f"{cast.address('worker', 0)}:2379"
     assert (seen["PADDLE_TRAINERS_NUM"], seen["PADDLE_TRAINER_ENDPOINTS"]) == ("1", own)
 
 
 async def test_user_settings_are_kept_with_a_warning_condition(harness: ClusterHarness) -> None:
     mine = [{"name": "PADDLE_TRAINERS_NUM", "value": "7"}, {"name": "EPOCHS", "value": "3"}]
-    cast = await cast_of(harness, with_template(a_job(workers=1), a_template(env=mine)))
+    cast = await cast_of(harness, with_template(make_job(workers=1), make_template(env=mine)))
     seen = cast.seen["mnist-worker-0"]
     assert (seen["PADDLE_TRAINERS_NUM"], seen["EPOCHS"]) == ("7", "3")
     risk = (await harness.get_job("mnist")).condition("RendezvousAtRisk")
@@ -130,7 +130,7 @@ async def test_user_settings_are_kept_with_a_warning_condition(harness: ClusterH
 
 async def test_elastic_workers_get_etcd_and_neither_a_list_nor_a_rank(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    job = a_job(workers=3, elastic=1)
+    job = make_job(workers=3, elastic=1)
     job["spec"]["worker"] |= {"requests": 2, "limits": 4}
     async with harness.run_operator(etcd=ETCD):
         await harness.submit(job)

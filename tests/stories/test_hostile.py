@@ -23,10 +23,10 @@ from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.request import HTTPResponse, send
 from testbed.watch_until import WatchedObjects, watch_objects
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.stories.harness import FULL_EVENTS, FULL_JOBS, Event, FullObject
 from tests.stories.hostile import SEED, STATUSES, Hostile, every
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 from tests.stories.test_stored_before import ANYTHING, CRDS
 from tests.support.service_account import OPERATOR, create_operator_connection
 
@@ -39,7 +39,7 @@ QUIET_SECONDS = 2.0
 REST_PASSES_A_SECOND = 10.0
 PASSES_EACH = 20
 WRITES_EACH = 15
-WRONG = a_job("wrong", workers=0)
+WRONG = make_job("wrong", workers=0)
 RULES: Any = crd(PADDLE_JOB)["spec"]["versions"][0]
 NO_RULES: Any = RULES | {"schema": {"openAPIV3Schema": ANYTHING}, "subresources": {"status": {}}}
 
@@ -166,7 +166,7 @@ async def test_hostile_objects_do_not_disturb_a_healthy_job(crowd: Crowd, pytest
     made = passes() - before
     requests = len(writes.by(OPERATOR))
     told = f"{len(objects)} hostile objects (seed {SEED}): {len(refused)} refused, {len(stored)} stored all the same"
-    say(pytestconfig, f"{told}, {len(live)} accepted; {made:.0f} passes, {requests} writes")
+    print_line(pytestconfig, f"{told}, {len(live)} accepted; {made:.0f} passes, {requests} writes")
     assert made <= PASSES_EACH * many
     assert requests <= WRITES_EACH * many
 
@@ -197,7 +197,7 @@ async def stored_behind_the_rules(crowd: Crowd, objects: list[Hostile]) -> list[
 
 
 async def runs_to_its_end(client: Client, jobs: WatchedObjects[FullObject], nodes: HollowNodes, namespace: str) -> None:
-    job = a_job("healthy", ps=1, workers=2)
+    job = make_job("healthy", ps=1, workers=2)
     await client.create(FULL_JOBS, job | {"metadata": {"name": "healthy", "namespace": namespace}})
     key = Key(namespace, "healthy")
 

@@ -20,9 +20,9 @@ from testbed.clock import FakeClock
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.watch_until import watch_objects
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.stories.harness import FULL_JOBS
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 from tests.support.service_account import OPERATOR, create_operator_connection
 
 JOBS = 1000
@@ -110,7 +110,7 @@ async def test_thousand_running_jobs_cost_no_write(
         by_phase = jobs.store.index(lambda job: (job.phase,))
         async with Operator(ours, namespace).at_work() as operator:
             metadata = {"name": name_of(0), "namespace": namespace}
-            await client.create(FULL_JOBS, a_job(workers=1) | {"metadata": metadata})
+            await client.create(FULL_JOBS, make_job(workers=1) | {"metadata": metadata})
             await jobs.wait_until(lambda: len(by_phase["Running"]) == 1)
             await copied(control_plane, client, namespace)
             await jobs.wait_until(lambda: len(by_phase["Running"]) == JOBS)
@@ -123,7 +123,7 @@ async def test_thousand_running_jobs_cost_no_write(
             for _ in range(TEN_MINUTES // STEP_SECONDS):
                 await clock.advance(STEP_SECONDS)
                 await operator.at_rest()
-        say(
+        print_line(
             pytestconfig,
             f"{JOBS} running jobs: {looked - before:.0f} passes at the start, {passes() - looked:.0f} after",
         )

@@ -6,9 +6,9 @@ import pytest
 
 from paddle_operator.kube.objects import Key
 from tests.stories.harness import FULL_CONFIG_MAPS, FULL_PODS, ClusterHarness, FullObject
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 
-COLLECTIVE = a_job(workers=2)
+COLLECTIVE = make_job(workers=2)
 
 
 def workers(pods: dict[str, FullObject]) -> list[str]:
@@ -22,7 +22,7 @@ async def numbers_told(harness: ClusterHarness) -> set[tuple[str, str]]:
 
 
 async def test_kubectl_get_shows_phase_ready_pods_and_age(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     header, row = (await harness.kubectl("get", "pdj")).splitlines()
     assert header.split() == ["NAME", "STATUS", "MODE", "READY", "STARTED", "AGE"]
@@ -53,7 +53,7 @@ async def test_scale_up_a_running_job(harness: ClusterHarness) -> None:
 
 
 async def test_scale_down_a_running_job(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=3))
+    await harness.submit(make_job(workers=3))
     await harness.wait_phase("mnist", "Running")
     await harness.kubectl("scale", "pdj/mnist", "--replicas=2")
     await harness.wait_running(1)
@@ -79,7 +79,7 @@ async def test_scale_before_it_runs(harness: ClusterHarness, replicas: int) -> N
 
 
 async def test_scale_subresource_has_replicas_and_selector(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     path = f"/apis/batch.paddlepaddle.org/v1/namespaces/{harness.namespace}/paddlejobs/mnist/scale"
     scale = await harness.kubectl("get", f"--raw={path}")
@@ -92,7 +92,7 @@ async def test_scale_subresource_has_replicas_and_selector(harness: ClusterHarne
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
 async def test_delete_takes_the_children_along(harness: ClusterHarness, cascade: str) -> None:
-    await harness.submit(a_job(ps=1, workers=1, intranet="Service"))
+    await harness.submit(make_job(ps=1, workers=1, intranet="Service"))
     await harness.wait_phase("mnist", "Running")
     await harness.kubectl("delete", "pdj/mnist", f"--cascade={cascade}", "--timeout=120s")
     await harness.wait_cleaned_up()
@@ -112,11 +112,11 @@ async def test_delete_can_leave_the_children_behind(harness: ClusterHarness) -> 
 
 async def test_delete_and_apply_again_at_once(harness: ClusterHarness) -> None:
     """What is left of the old job is neither taken for the new one's nor read by its containers."""
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     old = await harness.wait_phase("mnist", "Running")
     before = {pod.uid for pod in (await harness.list_pods()).values()}
     await harness.kubectl("delete", "pdj/mnist")
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     new = await harness.wait_job("mnist", lambda job: job.uid != old.uid and job.phase == "Running")
     pods, barrier = await harness.list_pods(), await harness.get_barrier("mnist")
     assert barrier
@@ -159,14 +159,14 @@ async def test_a_finished_job_can_be_edited_and_stays_finished(harness: ClusterH
     await harness.wait_cleaned_up()
     await harness.kubectl("scale", "pdj/mnist", "--replicas=4")
     job = await harness.wait_job("mnist", lambda job: job.status["observedGeneration"] == job.metadata.generation)
-    await harness.submit(a_job("other", workers=1))
+    await harness.submit(make_job("other", workers=1))
     await harness.wait_phase("other", "Running")
     assert workers(await harness.list_pods()) == ["other-worker-0"]
     assert (job.phase, job.metadata.generation) == ("Completed", 2)
 
 
 async def test_a_pod_deleted_by_hand_ends_the_attempt_of_all(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     before = {pod.uid for pod in (await harness.list_pods()).values()}
     await harness.kubectl("delete", "pod/mnist-worker-1", "--wait=false")

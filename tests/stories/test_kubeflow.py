@@ -9,7 +9,7 @@ import pytest
 
 from paddle_operator.kube.objects import Key
 from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject, on_both_planes, on_embedded_plane
-from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.jobs import Job, make_job, make_template, with_template
 
 pytestmark = on_embedded_plane
 
@@ -32,7 +32,7 @@ async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
 
     async def lives(policy: str | None, cleaned: bool) -> None:
         name = (policy or "unset").lower()
-        job = a_job(name, ps=2, workers=4)
+        job = make_job(name, ps=2, workers=4)
         job["spec"] |= {"cleanPodPolicy": policy} if policy else {}
         await harness.submit(job)
         await harness.wait_phase(name, "Running")
@@ -52,7 +52,7 @@ async def test_what_is_left_of_a_finished_job_is_what_its_policy_says(
 # KF-C1: no terminal condition
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "OnCompletion"])
 async def test_of_a_job_that_goes_on_nothing_is_cleaned(harness: ClusterHarness, policy: str) -> None:
-    await harness.submit(a_job(ps=1, workers=2, cleanPodPolicy=policy))
+    await harness.submit(make_job(ps=1, workers=2, cleanPodPolicy=policy))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-0")
     await harness.wait_job("mnist", lambda job: job.status["worker"].get("succeeded") == 1)
@@ -75,7 +75,7 @@ CODES = {
 async def test_exit_code_is_explained_in_condition_and_event(harness: ClusterHarness) -> None:
     async def lives(code: int, meaning: str) -> None:
         name = f"code-{code}"
-        await harness.submit(a_job(name, workers=2))
+        await harness.submit(make_job(name, workers=2))
         await harness.wait_phase(name, "Running")
         await harness.exit_pods(f"{name}-worker-1", code=code)
         job = await harness.wait_phase(name, "Failed")
@@ -94,7 +94,7 @@ async def test_a_victim_is_not_blamed_for_what_its_peer_did(bare_harness: Cluste
     """It died first, and the operator, which would wait 5 s for a cause, is away meanwhile: so no stall is too long."""
     harness = bare_harness
     async with harness.run_operator():
-        await harness.submit(a_job(workers=3))
+        await harness.submit(make_job(workers=3))
         await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-0", code=134)
     await harness.exit_pods("mnist-worker-2", code=139)
@@ -104,9 +104,9 @@ async def test_a_victim_is_not_blamed_for_what_its_peer_did(bare_harness: Cluste
 
 
 async def test_on_failure_lets_kubelet_restart_the_container(harness: ClusterHarness) -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["restartPolicy"] = "OnFailure"
-    await harness.submit(with_template(a_job(workers=2), template))
+    await harness.submit(with_template(make_job(workers=2), template))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-0", code=130)
     pods = await harness.wait_pods(
@@ -122,7 +122,7 @@ async def test_on_failure_lets_kubelet_restart_the_container(harness: ClusterHar
 
 # KF-C9
 async def test_scaling_fills_missing_indexes_first(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=4))
+    await harness.submit(make_job(workers=4))
     await harness.wait_phase("mnist", "Running")
     await harness.delete(FULL_PODS, "mnist-worker-1")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
@@ -147,9 +147,9 @@ async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(harness: C
     }
     orphan = await harness.create(
         FULL_PODS,
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mnist-worker-0", **marks}, **a_template()},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mnist-worker-0", **marks}, **make_template()},
     )
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await harness.wait_not_running("mnist", "NameConflict")
     found = (await harness.list_pods())["mnist-worker-0"]
     assert (found.uid, found.metadata.owner_references) == (orphan.uid, ())
@@ -157,7 +157,7 @@ async def test_an_orphan_with_all_the_marks_of_a_child_is_not_adopted(harness: C
 
 
 async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await harness.wait_phase("mnist", "Running")
     key = Key(harness.namespace, "mnist-worker-1")
     freed = await harness.client.merge(FULL_PODS, key, {"metadata": {"ownerReferences": None}})
@@ -170,7 +170,7 @@ async def test_a_child_whose_owner_was_taken_off_is_no_child_any_more(harness: C
 
 
 async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(harness: ClusterHarness) -> None:
-    job = a_job(workers=1)
+    job = make_job(workers=1)
     job["metadata"]["finalizers"] = ["example.com/held"]
     job["spec"]["worker"]["template"]["spec"]["schedulerName"] = "nobody"
     await harness.submit(job)
@@ -185,8 +185,8 @@ async def test_a_job_that_is_being_deleted_adopts_and_makes_nothing(harness: Clu
 
 # KF-C12
 async def test_labels_and_annotations_of_the_template_are_on_the_pods(harness: ClusterHarness) -> None:
-    template = a_template() | {"metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/cost": "7"}}}
-    await harness.submit(with_template(a_job(ps=1, workers=1), template))
+    template = make_template() | {"metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/cost": "7"}}}
+    await harness.submit(with_template(make_job(ps=1, workers=1), template))
     await harness.wait_phase("mnist", "Running")
     for name, pod in (await harness.list_pods()).items():
         role = name.split("-")[1]

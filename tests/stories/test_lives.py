@@ -2,11 +2,11 @@
 
 from testbed.hollow_script import exits
 from tests.stories.harness import ClusterHarness
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 
 
 async def test_ps_job_completes_with_its_workers(harness: ClusterHarness) -> None:
-    await harness.apply(a_job("wide", ps=2, workers=2, cleanPodPolicy="OnCompletion"))
+    await harness.apply(make_job("wide", ps=2, workers=2, cleanPodPolicy="OnCompletion"))
     job = await harness.wait_phase("wide", "Running")
     assert job.status["ready"] == "4/4"
     await harness.exit_pods("wide-worker-*")
@@ -16,7 +16,7 @@ async def test_ps_job_completes_with_its_workers(harness: ClusterHarness) -> Non
 
 
 async def test_failed_collective_job_names_its_cause(harness: ClusterHarness) -> None:
-    await harness.apply(a_job("deep", workers=2, cleanPodPolicy="Never"))
+    await harness.apply(make_job("deep", workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("deep", "Running")
     harness.nodes.script("deep-worker-1", exits(139), namespace=harness.namespace)
     job = await harness.wait_phase("deep", "Failed")

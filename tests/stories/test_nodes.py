@@ -6,13 +6,13 @@ from paddle_operator.kube.objects import Key
 from paddle_operator.plan.diff import FORCE_DELETE_AFTER
 from testbed.clock import OffsetClock
 from testbed.hollow_script import ignores_sigterm
-from tests.stories.harness import FULL_PODS, ClusterHarness, about
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.harness import FULL_PODS, ClusterHarness, writes_for_job
+from tests.stories.jobs import make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
 
 async def test_drained_node_restarts_the_job_elsewhere(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
     await harness.kubectl("drain", str(node), "--force", "--timeout=120s")
@@ -22,7 +22,7 @@ async def test_drained_node_restarts_the_job_elsewhere(harness: ClusterHarness) 
 
 
 async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=2, cleanPodPolicy="Never"))
+    await harness.submit(make_job(workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.nodes.evict("mnist-worker-1", namespace=harness.namespace)
     job = await harness.wait_phase("mnist", "Failed")
@@ -34,7 +34,7 @@ async def test_a_node_that_dies_and_comes_back_costs_one_attempt(harness: Cluste
     """Kubernetes waits 16 s here, and stock 50 s, before it gives a silent node up, and keeps its pods' names until
     kubelet or an administrator says that they are gone: until then two of a rank might run.
     """
-    await harness.submit(a_job(ps=1, workers=4, intranet="Host"))  # so that there is a worker on every node
+    await harness.submit(make_job(ps=1, workers=4, intranet="Host"))  # so that there is a worker on every node
     await harness.wait_phase("mnist", "Running")
     node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
     node.fail()
@@ -52,7 +52,7 @@ async def test_pod_on_dead_node_is_force_deleted_a_minute_after_grace(
     """Not a moment before, since until then two of a rank might run; nobody else does anything about it."""
     harness, clock = bare_harness, OffsetClock()
     async with harness.record_writes() as writes, harness.run_operator(clock=clock):
-        await harness.submit(a_job(ps=1, workers=4, backoffLimit=0))
+        await harness.submit(make_job(ps=1, workers=4, backoffLimit=0))
         await harness.wait_phase("mnist", "Running")
         node = harness.nodes.node_of("mnist-worker-1", namespace=harness.namespace)
         held = {pod.key.name: pod.uid for pod in node.pods if pod.key.namespace == harness.namespace}
@@ -79,7 +79,7 @@ async def test_pod_on_dead_node_is_force_deleted_a_minute_after_grace(
     assert job.status.get("restarts", 0) == 0
     deleted = {
         each.name
-        for each in about(writes, "mnist").by(OPERATOR).to("pods")
+        for each in writes_for_job(writes, "mnist").by(OPERATOR).to("pods")
         if each.verb == "delete" and each.received_at > given_up_at
     }
     assert deleted == set(held)
@@ -92,11 +92,11 @@ async def test_clock_ahead_does_not_shorten_termination(bare_harness: ClusterHar
     """Or two of a rank would run at a time; and pods are waited for no less by one that has just started."""
     harness = bare_harness
     harness.nodes.script("mnist-*", ignores_sigterm(), namespace=harness.namespace)
-    template = a_template()
+    template = make_template()
     template["spec"]["terminationGracePeriodSeconds"] = 60
     async with harness.record_writes() as writes:
         async with harness.run_operator(clock=OffsetClock(timedelta(minutes=5))):
-            await harness.submit(with_template(a_job(workers=3), template))
+            await harness.submit(with_template(make_job(workers=3), template))
             await harness.wait_phase("mnist", "Running")
             await harness.delete(FULL_PODS, "mnist-worker-1")
             await harness.wait_not_running("mnist", "PodsTerminating")
@@ -105,7 +105,7 @@ async def test_clock_ahead_does_not_shorten_termination(bare_harness: ClusterHar
             end_at = datetime.now(UTC)
             await harness.exit_pods("mnist-worker-*", code=137)
             await harness.wait_running(1)
-    operator = about(writes, "mnist").by(OPERATOR).to("pods")
+    operator = writes_for_job(writes, "mnist").by(OPERATOR).to("pods")
     assert [each.code for each in operator if each.verb == "create"] == [201] * 6
     assert [each.received_at > end_at for each in operator if each.verb == "create"] == [False] * 3 + [True] * 3
     assert max(each.received_at for each in operator if each.verb == "delete") < end_at

@@ -23,7 +23,7 @@ from testbed.hollow_script import exits, image_never_pulls, runs, starts
 from testbed.watch_until import watch_objects
 from tests.stories.embedded import open_embedded_harness
 from tests.stories.harness import FULL_CONFIG_MAPS, FULL_JOBS, FULL_PODS, FULL_SERVICES, ClusterHarness, FullObject
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.jobs import make_job, make_template, with_template
 
 QUOTAS = Resource("api/v1", "resourcequotas", FullObject)
 LIMIT_RANGES = Resource("api/v1", "limitranges", Object)
@@ -68,7 +68,7 @@ async def hindered(harness: ClusterHarness, reason: str, *words: str, job: str =
 
 
 async def test_a_straight_life_is_told_in_a_few_events_each_once(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-*")
     await harness.wait_cleaned_up()
@@ -90,14 +90,14 @@ async def test_a_straight_life_is_told_in_a_few_events_each_once(harness: Cluste
 
 
 async def test_no_node_has_room(harness: ClusterHarness) -> None:
-    await harness.submit(with_template(a_job(workers=2), a_template(resources={"limits": {"nvidia.com/gpu": 9}})))
+    await harness.submit(with_template(make_job(workers=2), make_template(resources={"limits": {"nvidia.com/gpu": 9}})))
     await hindered(harness, "Unschedulable", "mnist-worker-", "0/4 nodes are available", "Insufficient nvidia.com/gpu")
     await harness.wait_single_event("mnist", "Unschedulable")
 
 
 async def test_room_is_made(harness: ClusterHarness) -> None:
     await harness.cordon()
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await hindered(harness, "Unschedulable", "0/4 nodes are available", "4 node(s) were unschedulable")
     await harness.kubectl("uncordon", *(str(node) for node in harness.nodes))
     await harness.wait_phase("mnist", "Running")
@@ -105,7 +105,7 @@ async def test_room_is_made(harness: ClusterHarness) -> None:
 
 async def test_the_image_cannot_be_pulled(harness: ClusterHarness) -> None:
     harness.nodes.script("mnist-worker-1", image_never_pulls(), namespace=harness.namespace)
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await hindered(harness, "ImagePullFailed", "mnist-worker-1", "demo-wide-and-deep:v1")
     harness.nodes.script("mnist-worker-1", starts(after=0.0), namespace=harness.namespace)
     await harness.wait_phase("mnist", "Running")
@@ -119,10 +119,10 @@ def kubelet_speed() -> float:
 
 
 async def test_a_container_keeps_crashing(harness: ClusterHarness) -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["restartPolicy"] = "OnFailure"
     harness.nodes.script("mnist-worker-0", exits(1), namespace=harness.namespace)
-    await harness.submit(with_template(a_job(workers=2), template))
+    await harness.submit(with_template(make_job(workers=2), template))
     await hindered(
         harness, "CrashLoopBackOff", "mnist-worker-0 has crashed", "back-off", "restarting failed container=paddle"
     )
@@ -133,7 +133,7 @@ async def test_a_container_keeps_crashing(harness: ClusterHarness) -> None:
 
 async def test_the_quota_is_used_up(harness: ClusterHarness) -> None:
     await is_enforced(harness, quota(pods="1"))
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await hindered(harness, "QuotaExceeded", "exceeded quota: team", "limited: pods=1")
     await harness.client.merge(QUOTAS, Key(harness.namespace, "team"), {"spec": {"hard": {"pods": "3"}}})
     await harness.wait_phase("mnist", "Running")
@@ -144,7 +144,7 @@ async def test_the_quota_is_used_up(harness: ClusterHarness) -> None:
 async def test_the_quota_for_config_maps_is_used_up(harness: ClusterHarness) -> None:
     """The barrier itself: the pods are there, and no container starts."""
     await is_enforced(harness, quota(configmaps="0"))
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await hindered(harness, "QuotaExceeded", "configmaps mnist", "exceeded quota: team")
     assert all(pod.phase == "Pending" for pod in (await harness.list_pods()).values())
     await harness.client.merge(QUOTAS, Key(harness.namespace, "team"), {"spec": {"hard": {"configmaps": "2"}}})
@@ -154,7 +154,7 @@ async def test_the_quota_for_config_maps_is_used_up(harness: ClusterHarness) -> 
 async def test_the_quota_for_services_is_used_up(harness: ClusterHarness) -> None:
     """No container starts before every name resolves."""
     await is_enforced(harness, quota(services="1"))
-    await harness.submit(a_job(workers=2, intranet="Service"))
+    await harness.submit(make_job(workers=2, intranet="Service"))
     await hindered(harness, "QuotaExceeded", "exceeded quota: team", "limited: services=1")
     assert await harness.get_barrier("mnist") is None
     await harness.client.merge(QUOTAS, Key(harness.namespace, "team"), {"spec": {"hard": {"services": "2"}}})
@@ -165,8 +165,8 @@ async def test_the_namespace_wants_restricted_pods(harness: ClusterHarness) -> N
     await harness.client.merge(
         NAMESPACES, Key("", harness.namespace), {"metadata": {"labels": {ENFORCE: "restricted"}}}
     )
-    await is_refused(harness, a_template())
-    await harness.submit(a_job(workers=1))
+    await is_refused(harness, make_template())
+    await harness.submit(make_job(workers=1))
     await hindered(
         harness, "Forbidden", 'violates PodSecurity "restricted:latest"', "allowPrivilegeEscalation != false"
     )
@@ -180,9 +180,9 @@ async def test_a_limit_range_forbids_the_pods(harness: ClusterHarness) -> None:
     await harness.create(
         LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
     )
-    template = a_template(resources={"limits": {"cpu": "2"}})
+    template = make_template(resources={"limits": {"cpu": "2"}})
     await is_refused(harness, template)
-    await harness.submit(with_template(a_job(workers=1), template))
+    await harness.submit(with_template(make_job(workers=1), template))
     await hindered(harness, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2")
     await harness.delete(LIMIT_RANGES, "small")
     await harness.wait_phase("mnist", "Running")
@@ -190,9 +190,9 @@ async def test_a_limit_range_forbids_the_pods(harness: ClusterHarness) -> None:
 
 
 async def test_a_service_account_is_missing(harness: ClusterHarness) -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["serviceAccountName"] = "trainer"
-    await harness.submit(with_template(a_job(workers=1), template))
+    await harness.submit(with_template(make_job(workers=1), template))
     await hindered(harness, "Forbidden", 'serviceaccount "trainer" not found')
     await harness.kubectl("create", "serviceaccount", "trainer")
     await harness.wait_phase("mnist", "Running")
@@ -200,15 +200,15 @@ async def test_a_service_account_is_missing(harness: ClusterHarness) -> None:
 
 async def test_the_template_makes_no_valid_pod(harness: ClusterHarness) -> None:
     """What a schema cannot see, the API server says when the pod is made; a mended template is used at once."""
-    template = a_template(volumeMounts=[{"name": "data", "mountPath": "/data"}])
-    await harness.submit(with_template(a_job(workers=1), template))
+    template = make_template(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    await harness.submit(with_template(make_job(workers=1), template))
     await hindered(harness, "Invalid", 'spec.containers[0].volumeMounts[0].name: Not found: "data"')
-    await harness.patch_spec("mnist", {"worker": {"template": a_template()}})
+    await harness.patch_spec("mnist", {"worker": {"template": make_template()}})
     await harness.wait_phase("mnist", "Running")
 
 
 FOREIGN = {
-    "pods": (FULL_PODS, "mnist-worker-1", {"kind": "Pod", **a_template()}),
+    "pods": (FULL_PODS, "mnist-worker-1", {"kind": "Pod", **make_template()}),
     "services": (FULL_SERVICES, "mnist-worker-1", {"kind": "Service", "spec": {"ports": [{"port": 80}]}}),
     "configmaps": (FULL_CONFIG_MAPS, "mnist", {"kind": "ConfigMap", "data": {"PADDLE_TRAINERS_NUM": "1"}}),
 }
@@ -219,7 +219,7 @@ async def test_somebody_elses_object_has_the_name_of_a_child(harness: ClusterHar
     """It is left alone, no container starts with what it says, and when it goes the job goes on."""
     resource, name, manifest = FOREIGN[kind]
     foreign = await harness.create(resource, {"apiVersion": "v1", "metadata": {"name": name}, **manifest})
-    await harness.submit(a_job(workers=2, intranet="Service"))
+    await harness.submit(make_job(workers=2, intranet="Service"))
     await hindered(harness, "NameConflict", f"{kind} {name}", "delete it, or rename the PaddleJob")
     ours = [pod for pod in (await harness.list_pods()).values() if pod.metadata.owner_references]
     assert all(pod.phase == "Pending" for pod in ours)
@@ -231,15 +231,15 @@ async def test_somebody_elses_object_has_the_name_of_a_child(harness: ClusterHar
 
 
 async def test_missing_volume_is_named_while_the_job_waits(harness: ClusterHarness) -> None:
-    template = a_template()
+    template = make_template()
     template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]
-    await harness.submit(with_template(a_job(workers=1), template))
+    await harness.submit(with_template(make_job(workers=1), template))
     await hindered(harness, "Unschedulable", 'persistentvolumeclaim "none" not found')
 
 
 async def test_a_secret_that_comes_late(harness: ClusterHarness) -> None:
-    template = a_template(envFrom=[{"secretRef": {"name": "token"}}])
-    await harness.submit(with_template(a_job(workers=1), template))
+    template = make_template(envFrom=[{"secretRef": {"name": "token"}}])
+    await harness.submit(with_template(make_job(workers=1), template))
     await hindered(harness, "ContainerConfigError", 'mnist-worker-0: secret "token" not found')
     await harness.kubectl("create", "secret", "generic", "token", "--from-literal=TOKEN=x")
     await harness.wait_phase("mnist", "Running")
@@ -250,9 +250,9 @@ async def test_waiting_job_gets_released_host_ports(tmp_path: Path, end: str) ->
     """Nothing happens to the one that waits: it is the other job's end that it has to hear of."""
     one_block = range(35000, 35020)
     async with open_embedded_harness(tmp_path) as harness, harness.run_operator(ports=PortBlocks.of(one_block)):
-        await harness.submit(a_job("first", workers=1, intranet="Host"))
+        await harness.submit(make_job("first", workers=1, intranet="Host"))
         await harness.wait_phase("first", "Running")
-        await harness.submit(a_job("second", workers=1, intranet="Host"))
+        await harness.submit(make_job("second", workers=1, intranet="Host"))
         await hindered(harness, "HostPortsExhausted", "--port-range", job="second")
         if end == "completed":
             await harness.exit_pods("first-worker-0")
@@ -303,7 +303,7 @@ async def pods_denied(harness: ClusterHarness, reason: str) -> AsyncIterator[Non
 
 
 async def denied(harness: ClusterHarness) -> bool:
-    pod = {"metadata": {"name": "any", "namespace": harness.namespace}, **a_template()}
+    pod = {"metadata": {"name": "any", "namespace": harness.namespace}, **make_template()}
     try:
         await harness.client.create(FULL_PODS, pod, dry_run=True)
     except Forbidden:
@@ -315,5 +315,5 @@ async def test_denial_of_a_webhook_is_quoted_in_the_message(harness: ClusterHarn
     """The reason is a label of a metric, and an event with one of more than 128 characters is not taken."""
     sentence = f"pod 4711 has no owner whom the policy knows; {'see the handbook; ' * 8}"
     async with pods_denied(harness, sentence):
-        await harness.submit(a_job(workers=2))
+        await harness.submit(make_job(workers=2))
         await hindered(harness, "Forbidden", "denied the request", "whom the policy knows")

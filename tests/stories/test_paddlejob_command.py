@@ -7,7 +7,7 @@ import yaml
 from testbed.control_plane import ControlPlane
 from testbed.hollow_script import exits
 from tests.stories.harness import ClusterHarness
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 from tests.support.paddlejob import Outcome, Paddlejob
 
 
@@ -20,7 +20,7 @@ async def test_a_job_is_run_looked_at_and_deleted_on_a_real_cluster(
         return await command(*arguments, "--kubeconfig", control_plane.kubeconfig, "-n", harness.namespace)
 
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(a_job(ps=1, workers=2, cleanPodPolicy="Never")))
+    path.write_text(yaml.safe_dump(make_job(ps=1, workers=2, cleanPodPolicy="Never")))
     harness.nodes.script("mnist-worker-*", exits(0, after=1), namespace=harness.namespace)
 
     ran = await paddlejob("run", path)
@@ -40,7 +40,7 @@ async def test_a_job_that_the_cluster_refuses_is_told_in_its_words(
     control_plane: ControlPlane, harness: ClusterHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(a_job(workers=2, withGloo=7)))
+    path.write_text(yaml.safe_dump(make_job(workers=2, withGloo=7)))
     arguments = ("run", path, "--kubeconfig", control_plane.kubeconfig, "-n", harness.namespace)
     outcome = await Paddlejob(tmp_path / "state")(*arguments)
     assert outcome.code == 2
@@ -54,7 +54,7 @@ async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
         where = ("--kubeconfig", str(control_plane.kubeconfig), "-n", harness.namespace)
         return await Paddlejob(tmp_path / "state")(*arguments, *where)
 
-    await harness.submit(a_job(ps=1, workers=2, backoffLimit=3, activeDeadlineSeconds=600))
+    await harness.submit(make_job(ps=1, workers=2, backoffLimit=3, activeDeadlineSeconds=600))
     await harness.wait_phase("mnist", "Running")
     rests = await paddlejob("suspend", "mnist")
     assert rests.code == 0, rests

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from paddle_operator.kube.errors import Invalid
-from tests.stories.harness import FULL_JOBS, ClusterHarness, about
-from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.harness import FULL_JOBS, ClusterHarness, writes_for_job
+from tests.stories.jobs import Job, make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
 OURS = "batch.paddlepaddle.org/paddle-operator"
@@ -19,35 +19,35 @@ async def test_job_managed_by_another_controller_is_ignored(harness: ClusterHarn
     """Suspended and resumed, as Kueue does; those beside it, which are ours, run."""
     async with harness.record_writes() as writes:
         await harness.submit(
-            *(a_job(name, managedBy=manager, suspend=True) for name, manager in THEIRS.items()),
-            a_job("ours", managedBy=OURS),
-            a_job("unsaid"),
+            *(make_job(name, managedBy=manager, suspend=True) for name, manager in THEIRS.items()),
+            make_job("ours", managedBy=OURS),
+            make_job("unsaid"),
         )
         for name in THEIRS:
             await harness.patch_spec(name, {"suspend": False})
         await asyncio.gather(harness.wait_phase("ours", "Running"), harness.wait_phase("unsaid", "Running"))
         await harness.run_unrelated_job("beside")
     for name in THEIRS:
-        assert not about(writes, name).by(OPERATOR)
+        assert not writes_for_job(writes, name).by(OPERATOR)
         assert (await harness.get_job(name)).status is None
         assert await harness.list_events(name) == []
     assert len(await harness.list_pods()) == 4
 
 
 async def test_who_manages_a_job_is_decided_once(harness: ClusterHarness) -> None:
-    await harness.submit(a_job("unsaid", suspend=True), a_job("theirs", managedBy=THEIRS["other"]))
+    await harness.submit(make_job("unsaid", suspend=True), make_job("theirs", managedBy=THEIRS["other"]))
     for name in ("unsaid", "theirs"):
         with pytest.raises(Invalid, match=r"spec\.managedBy cannot change: delete the job and create it again"):
             await harness.patch_spec(name, {"managedBy": OURS})
     with pytest.raises(Invalid, match=r"spec\.managedBy"):
-        await harness.submit(a_job("nobody", managedBy=""))
+        await harness.submit(make_job("nobody", managedBy=""))
 
 
 async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarness) -> None:
     """The chief alone, two of three, and two of the first three of four; who still runs is ended."""
 
     async def lives(name: str, rule: Job, workers: int, *done: str) -> None:
-        await harness.submit(a_job(name, ps=1, workers=workers, successPolicy={"rules": [rule]}))
+        await harness.submit(make_job(name, ps=1, workers=workers, successPolicy={"rules": [rule]}))
         await harness.wait_phase(name, "Running")
         for pod in done[:-1]:
             await harness.exit_pods(f"{name}-{pod}")
@@ -71,7 +71,7 @@ async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarn
 
 
 async def test_failed_worker_fails_job_despite_success_policy(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
+    await harness.submit(make_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-2", code=1)
     assert (
@@ -83,10 +83,10 @@ async def test_failed_worker_fails_job_despite_success_policy(harness: ClusterHa
 
 async def test_training_container_alone_decides_success(harness: ClusterHarness) -> None:
     """A proxy that never exits, one that fails after the training was done, and one that fails before."""
-    template = a_template({"name": "proxy", "image": "envoy"})
+    template = make_template({"name": "proxy", "image": "envoy"})
 
     async def lives(name: str, *ends: tuple[str, int]) -> None:
-        await harness.submit(with_template(a_job(name, workers=2, cleanPodPolicy="Never"), template))
+        await harness.submit(with_template(make_job(name, workers=2, cleanPodPolicy="Never"), template))
         await harness.wait_phase(name, "Running")
         for container, code in ends:
             await harness.nodes.exit(f"{name}-worker-*", code, container=container, namespace=harness.namespace)
@@ -107,7 +107,7 @@ async def test_training_container_alone_decides_success(harness: ClusterHarness)
 
 async def test_autoscaler_scales_workers_to_its_minimum(harness: ClusterHarness) -> None:
     """Kubernetes' own: there are no metrics here, but what is below its minimum it scales up without any."""
-    await harness.submit(a_job(ps=1, workers=2))
+    await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
     await harness.apply(
         {

@@ -10,8 +10,16 @@ from paddle_operator.kube.client import Scope
 from paddle_operator.kube.objects import Key, Object, Resource
 from testbed.clock import OffsetClock
 from testbed.hollow_script import exits, ignores_sigterm
-from tests.stories.harness import FULL_EVENTS, FULL_PODS, ClusterHarness, FullObject, about, instant, of_job
-from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.harness import (
+    FULL_EVENTS,
+    FULL_PODS,
+    ClusterHarness,
+    FullObject,
+    parse_time,
+    pods_of_job,
+    writes_for_job,
+)
+from tests.stories.jobs import Job, make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
@@ -56,7 +64,7 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: Cl
 
     async def fails(name: str, policy: dict[str, Any] | None, code: int) -> FullObject:
         more: dict[str, Any] = {"podFailurePolicy": policy} if policy else {}
-        await harness.submit(a_job(name, workers=1, backoffLimit=3, **more))
+        await harness.submit(make_job(name, workers=1, backoffLimit=3, **more))
         await harness.wait_phase(name, "Running")
         await harness.exit_pods(f"{name}-worker-0", code=code)
         return await harness.wait_job(name, lambda job: job.phase == "Failed" or job.status.get("attempt") == 1)
@@ -91,13 +99,13 @@ async def test_retries_back_off_exponentially_up_to_the_limit(
     harness, clock = bare_harness, OffsetClock()
     ends_of_pauses: list[datetime] = []
     async with harness.record_writes() as writes, harness.run_operator(clock=clock):
-        await harness.submit(a_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
+        await harness.submit(make_job(workers=2, backoffLimit=2, cleanPodPolicy="Always"))
         for number, pause in enumerate((10, 20)):
             await harness.wait_running(number)
             failed_at = clock.now()
             await harness.exit_pods("mnist-worker-1", code=1)
             job = await harness.wait_phase("mnist", "Restarting")
-            again_at = instant(job.status["nextAttemptTime"])
+            again_at = parse_time(job.status["nextAttemptTime"])
             assert failed_at < again_at - timedelta(seconds=pause - 1)  # it is told in whole seconds
             assert again_at - timedelta(seconds=pause) <= clock.now()
             assert job.condition("Running")["message"].endswith(f"replacing all pods at {again_at:%H:%M:%S} UTC")
@@ -115,7 +123,9 @@ async def test_retries_back_off_exponentially_up_to_the_limit(
     assert failed["message"] == (
         "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.backoffLimit is 2"
     )
-    made = [each.received_at for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
+    made = [
+        each.received_at for each in writes_for_job(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"
+    ]
     for number, end in enumerate(ends_of_pauses):
         assert made[2 * number + 1] < end < made[2 * number + 2]  # two pods at a time, and none in a pause
 
@@ -124,7 +134,7 @@ async def test_ps_worker_without_gloo_is_replaced_alone_and_counted(bare_harness
     """Of any other pod the whole job starts again; each of the two costs one try."""
     harness, clock = bare_harness, OffsetClock()
     async with harness.run_operator(clock=clock):
-        await harness.submit(a_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
+        await harness.submit(make_job(ps=1, workers=3, withGloo=0, backoffLimit=2))
         await harness.wait_phase("mnist", "Running")
         before = await harness.list_pods()
         await harness.exit_pods("mnist-worker-1", code=1)
@@ -152,7 +162,7 @@ async def test_individually_replaceable_pod_is_replaced_alone(bare_harness: Clus
         await harness.submit(job)
         await harness.wait_phase(name, "Running")
         for number, pod in enumerate((f"{name}-worker-1", f"{name}-worker-2", f"{name}-worker-1")):
-            before = of_job(await harness.list_pods(), name)
+            before = pods_of_job(await harness.list_pods(), name)
             match number:
                 case 0:
                     await harness.nodes.evict(pod, namespace=harness.namespace)
@@ -162,21 +172,21 @@ async def test_individually_replaceable_pod_is_replaced_alone(bare_harness: Clus
                     await harness.delete(FULL_PODS, pod)
             await harness.wait_pods(lambda pods: pod in pods and pods[pod].uid != before[pod].uid)  # noqa: B023
             job_now = await harness.wait_running(0, name)
-            after = of_job(await harness.list_pods(), name)
+            after = pods_of_job(await harness.list_pods(), name)
             assert {key for key in before if before[key].uid != after[key].uid} == {pod}
             assert job_now.status.get("restarts", 0) == 0
 
     async with harness.run_operator(etcd="etcd.example:2379"):
         await asyncio.gather(
-            lives("elastic", a_job("elastic", workers=3, elastic=1)),
-            lives("served", a_job("served", ps=1, workers=3, withGloo=0, backoffLimit=0)),
+            lives("elastic", make_job("elastic", workers=3, elastic=1)),
+            lives("served", make_job("served", ps=1, workers=3, withGloo=0, backoffLimit=0)),
         )
 
 
 def by_kubelet(name: str, workers: int, limit: int, policy: str = "OnFailure") -> Job:
-    template = a_template()
+    template = make_template()
     template["spec"]["restartPolicy"] = policy
-    return with_template(a_job(name, workers=workers, backoffLimit=limit, cleanPodPolicy="Always"), template)
+    return with_template(make_job(name, workers=workers, backoffLimit=limit, cleanPodPolicy="Always"), template)
 
 
 def restarts(pods: dict[str, FullObject]) -> int:
@@ -191,7 +201,7 @@ async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness)
         await harness.submit(by_kubelet("four", 4, 4))
         await harness.wait_phase("four", "Running")
         await harness.exit_pods("four-worker-[012]", code=1)
-        await harness.wait_pods(lambda pods: restarts(of_job(pods, "four")) == 3)
+        await harness.wait_pods(lambda pods: restarts(pods_of_job(pods, "four")) == 3)
         await harness.wait_phase("four", "Running")
         await harness.exit_pods("four-worker-3", code=1)
         await is_worn_out("four", 4, 4)
@@ -216,7 +226,7 @@ async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness)
     async def kept_when_pods_are_replaced() -> None:
         harness.nodes.script("summed-worker-0", exits(1), namespace=harness.namespace, times=2)
         await harness.submit(by_kubelet("summed", 2, 5))
-        await harness.wait_pods(lambda pods: restarts(of_job(pods, "summed")) == 2)
+        await harness.wait_pods(lambda pods: restarts(pods_of_job(pods, "summed")) == 2)
         await harness.wait_phase("summed", "Running")
         await harness.delete(FULL_PODS, "summed-worker-1")
         assert (await harness.wait_running(1, "summed")).status["restarts"] == 2
@@ -225,7 +235,7 @@ async def test_what_kubelet_starts_again_counts_as_well(harness: ClusterHarness)
         failed = (await harness.wait_phase(name, "Failed")).condition("Failed")
         assert failed["reason"] == "BackoffLimitExceeded"
         assert failed["message"] == f"kubelet restarted containers {times} times; spec.backoffLimit is {limit}"
-        await harness.wait_pods(lambda pods: not of_job(pods, name))
+        await harness.wait_pods(lambda pods: not pods_of_job(pods, name))
 
     await asyncio.gather(four_of_four(), three_of_one(), first_of_none(), none_of_none(), kept_when_pods_are_replaced())
 
@@ -237,12 +247,12 @@ async def test_clean_pod_policy_holds_at_the_backoff_limit(
     async def lives(policy: str | None, left: int) -> None:
         name = (policy or "unset").lower()
         more: dict[str, Any] = {"cleanPodPolicy": policy} if policy else {}
-        await harness.submit(a_job(name, ps=1, workers=2, backoffLimit=0, **more))
+        await harness.submit(make_job(name, ps=1, workers=2, backoffLimit=0, **more))
         await harness.wait_phase(name, "Running")
         await harness.exit_pods(f"{name}-worker-1", code=1)
         job = await harness.wait_phase(name, "Failed")
         assert job.condition("Failed")["reason"] == "BackoffLimitExceeded"
-        await harness.wait_pods(lambda pods: is_left(of_job(pods, name), left))
+        await harness.wait_pods(lambda pods: is_left(pods_of_job(pods, name), left))
 
     def is_left(pods: dict[str, FullObject], count: int) -> bool:
         return len(pods) == count and all(pod.phase in ("Succeeded", "Failed") for pod in pods.values())
@@ -256,7 +266,7 @@ async def test_clean_pod_policy_holds_at_the_backoff_limit(
 async def test_the_restart_policy_of_the_template_is_the_pods(harness: ClusterHarness) -> None:
     for policy in ("Never", "OnFailure", "Always"):
         await harness.submit(by_kubelet(policy.lower(), 1, 3, policy))
-    await harness.submit(a_job("unset", workers=1))
+    await harness.submit(make_job("unset", workers=1))
     pods = await harness.wait_pods(lambda pods: len(pods) == 4)
     assert {name: pod.spec["restartPolicy"] for name, pod in pods.items()} == {
         "never-worker-0": "Never",
@@ -270,7 +280,7 @@ async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -
     """Not one is allowed; what costs one would end the job."""
 
     async def lives(name: str) -> None:
-        await harness.submit(a_job(name, ps=1, workers=2, backoffLimit=0))
+        await harness.submit(make_job(name, ps=1, workers=2, backoffLimit=0))
         await harness.wait_phase(name, "Running")
         pod = f"{name}-worker-1"
         match name:
@@ -293,8 +303,8 @@ async def test_preemption_is_not_counted_as_a_failure(harness: ClusterHarness) -
     urgent = f"{harness.namespace}-urgent"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}
     await harness.client.create(PRIORITIES, {**kind, "value": 1000})
-    template = a_template(resources={"requests": {"cpu": "20"}})
-    await harness.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+    template = make_template(resources={"requests": {"cpu": "20"}})
+    await harness.submit(with_template(make_job(workers=4, backoffLimit=0), template))
     await harness.wait_phase("mnist", "Running")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}}
     await harness.create(FULL_PODS, {**pod, "spec": {**template["spec"], "priorityClassName": urgent}})
@@ -318,10 +328,10 @@ async def test_names_of_terminating_pods_are_not_requested(harness: ClusterHarne
     The evicted pod has ended: its replacement may exist while the other three still terminate.
     """
     harness.nodes.script("mnist-*", ignores_sigterm(), namespace=harness.namespace)
-    template = a_template()
+    template = make_template()
     template["spec"]["terminationGracePeriodSeconds"] = 300
     async with harness.record_writes() as writes:
-        await harness.submit(with_template(a_job(workers=4, backoffLimit=0), template))
+        await harness.submit(with_template(make_job(workers=4, backoffLimit=0), template))
         await harness.wait_phase("mnist", "Running")
         slow = {name: pod.uid for name, pod in (await harness.list_pods()).items() if name != "mnist-worker-1"}
         await harness.nodes.evict("mnist-worker-1", namespace=harness.namespace)
@@ -330,5 +340,5 @@ async def test_names_of_terminating_pods_are_not_requested(harness: ClusterHarne
         await harness.run_unrelated_job("beside")  # so the operator had time to create pods
         await harness.exit_pods(*slow, code=137)
         await harness.wait_running(1)
-    made = [each for each in about(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
+    made = [each for each in writes_for_job(writes, "mnist").by(OPERATOR).to("pods") if each.verb == "create"]
     assert [each.code for each in made] == [201] * 8

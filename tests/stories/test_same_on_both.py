@@ -13,7 +13,7 @@ from paddle_operator.plan.status import PROGRESS_REASONS
 from testbed.hollow_script import exits, image_never_pulls
 from tests.stories.embedded import open_embedded_harness
 from tests.stories.harness import FULL_JOBS, ClusterHarness, Event, FullObject, RecordingClient
-from tests.stories.jobs import a_job
+from tests.stories.jobs import make_job
 
 Story = Callable[[ClusterHarness], Awaitable[FullObject]]
 # What kubelet says of an image that is not there: the one at first, and after a second the other.
@@ -21,7 +21,7 @@ IMAGE = re.compile(r'failed to pull and unpack image "\S+": not found|Back-off p
 
 
 async def servers_are_ended(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
+    await harness.submit(make_job(ps=2, workers=2, cleanPodPolicy="OnCompletion"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-*")
     await harness.wait_phase("mnist", "Completed")
@@ -30,7 +30,7 @@ async def servers_are_ended(harness: ClusterHarness) -> FullObject:
 
 
 async def by_services(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
+    await harness.submit(make_job(ps=1, workers=2, intranet="Service", cleanPodPolicy="Always"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-*")
     await harness.wait_phase("mnist", "Completed")
@@ -39,7 +39,7 @@ async def by_services(harness: ClusterHarness) -> FullObject:
 
 
 async def on_the_host_network(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
+    await harness.submit(make_job(ps=2, workers=2, intranet="Host", cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-*")
     await harness.wait_phase("mnist", "Completed")
@@ -48,7 +48,7 @@ async def on_the_host_network(harness: ClusterHarness) -> FullObject:
 
 
 async def one_worker_crashes(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(workers=3, cleanPodPolicy="Never"))
+    await harness.submit(make_job(workers=3, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-1", code=139)
     await harness.wait_phase("mnist", "Failed")
@@ -57,7 +57,7 @@ async def one_worker_crashes(harness: ClusterHarness) -> FullObject:
 
 
 async def a_server_is_killed(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
+    await harness.submit(make_job(ps=1, workers=1, cleanPodPolicy="OnFailure"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-ps-0", code=137)
     await harness.wait_phase("mnist", "Failed")
@@ -66,7 +66,7 @@ async def a_server_is_killed(harness: ClusterHarness) -> FullObject:
 
 
 async def replicas_change(harness: ClusterHarness) -> FullObject:
-    await harness.submit(a_job(workers=2))
+    await harness.submit(make_job(workers=2))
     await harness.wait_phase("mnist", "Running")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
     await harness.wait_event("mnist", "Restarting")
@@ -75,7 +75,7 @@ async def replicas_change(harness: ClusterHarness) -> FullObject:
 
 async def an_image_is_not_there(harness: ClusterHarness) -> FullObject:
     harness.nodes.script("mnist-worker-0", image_never_pulls(), namespace=harness.namespace)
-    await harness.submit(a_job(workers=1))
+    await harness.submit(make_job(workers=1))
     await harness.wait_barrier("mnist")
     await harness.wait_event("mnist", "ImagePullFailed")
     return await harness.wait_not_running("mnist", "ImagePullFailed")
@@ -83,7 +83,7 @@ async def an_image_is_not_there(harness: ClusterHarness) -> FullObject:
 
 async def a_single_worker(harness: ClusterHarness) -> FullObject:
     harness.nodes.script("mnist-worker-0", exits(0, after=0.2), namespace=harness.namespace)
-    await harness.submit(a_job(workers=1))
+    await harness.submit(make_job(workers=1))
     await harness.wait_phase("mnist", "Completed")
     await harness.wait_cleaned_up()
     return await harness.wait_finished_event("mnist", "Completed")
@@ -135,7 +135,7 @@ async def test_the_two_servers_refuse_a_job_in_the_same_words(
 
 
 async def refusal(harness: ClusterHarness, spoil: Callable[[dict[str, Any]], Any]) -> str:
-    job = a_job(workers=2)
+    job = make_job(workers=2)
     spoil(job["spec"])
     job["metadata"]["namespace"] = harness.namespace
     with pytest.raises(Invalid) as told:

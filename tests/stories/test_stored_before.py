@@ -21,7 +21,7 @@ from testbed.hollow import HollowNodes
 from testbed.volcano import is_served, wait_until
 from tests.stories.go_operator import FINALIZER
 from tests.stories.harness import FULL_JOBS, ClusterHarness
-from tests.stories.jobs import Job, a_job
+from tests.stories.jobs import Job, make_job
 
 CRD = Path(__file__).parent.parent.parent / "deploy/v1/crd.yaml"
 CRDS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
@@ -56,30 +56,30 @@ def with_replicas(job: Job, role: str, replicas: int) -> Job:
     return job | {"spec": job["spec"] | {role: job["spec"][role] | {"replicas": replicas}}}
 
 
-NO_CONTAINERS = a_job("no-containers", workers=2)
+NO_CONTAINERS = make_job("no-containers", workers=2)
 NO_CONTAINERS["spec"]["worker"]["template"] = {"spec": {"containers": []}}
 
 BROKEN: dict[str, tuple[Job, str]] = {
-    "1, no template": (without(a_job("no-template"), "worker", "template"), "spec.worker.template is not set"),
+    "1, no template": (without(make_job("no-template"), "worker", "template"), "spec.worker.template is not set"),
     "1, no containers": (NO_CONTAINERS, "spec.worker.template.spec.containers is empty"),
     "2, elastic without workers": (
-        a_job("elastic", ps=1, workers=0, elastic=1),
+        make_job("elastic", ps=1, workers=0, elastic=1),
         "spec.elastic is 1, but only workers can be elastic: add spec.worker, or remove spec.elastic",
     ),
     "5, gloo without servers": (
-        with_replicas(a_job("gloo", ps=1, withGloo=1), "ps", 0),
+        with_replicas(make_job("gloo", ps=1, withGloo=1), "ps", 0),
         "spec.ps.replicas is 0, but must be from 1 to 10000: for none, remove spec.ps",
     ),
     "7, no workers": (
-        with_replicas(a_job("none", ps=1), "worker", 0),
+        with_replicas(make_job("none", ps=1), "worker", 0),
         "spec.worker.replicas is 0, but must be from 1 to 10000: for none, remove spec.worker",
     ),
     "7, no heter": (
-        with_replicas(a_job("cold", ps=1, heter=1), "heter", 0),
+        with_replicas(make_job("cold", ps=1, heter=1), "heter", 0),
         "spec.heter.replicas is 0, but must be from 1 to 10000: for none, remove spec.heter",
     ),
-    "no roles": (a_job("empty", workers=0), "spec is without a role"),
-    "a policy of nobody": (a_job("nerver", cleanPodPolicy="Nerver"), 'spec.cleanPodPolicy is "Nerver"'),
+    "no roles": (make_job("empty", workers=0), "spec is without a role"),
+    "a policy of nobody": (make_job("nerver", cleanPodPolicy="Nerver"), 'spec.cleanPodPolicy is "Nerver"'),
 }
 
 
@@ -120,7 +120,7 @@ async def test_invalid_stored_jobs_say_what_is_wrong(stage_of_before: ClusterHar
             assert (accepted["status"], accepted["reason"]) == ("False", "SpecInvalid")
             assert problem in accepted["message"]
             assert problem in (await harness.wait_single_event(name, "SpecInvalid")).note
-        await harness.submit(a_job("sound", ps=1, workers=1))
+        await harness.submit(make_job("sound", ps=1, workers=1))
         await harness.wait_phase("sound", "Running")
         assert {manifest["metadata"]["name"].rpartition("-")[0] for manifest in operator.created} <= {
             "sound-ps",

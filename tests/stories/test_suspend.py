@@ -3,8 +3,8 @@
 import asyncio
 
 from testbed.hollow_script import ignores_sigterm
-from tests.stories.harness import ClusterHarness, about, conditions, of_job
-from tests.stories.jobs import Job, a_job, a_template, with_template
+from tests.stories.harness import ClusterHarness, conditions, pods_of_job, writes_for_job
+from tests.stories.jobs import Job, make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
 RESTS = [("Accepted", "True", "SpecValid"), ("Running", "False", "Suspended"), ("Suspended", "True", "Suspended")]
@@ -21,14 +21,14 @@ TOLD = {"paddlejobs/status", "events"}  # what the operator writes of a job that
 async def test_job_created_suspended_has_no_children(harness: ClusterHarness) -> None:
     """However often it is looked at: it is changed meanwhile, and another job lives its whole life beside it."""
     async with harness.record_writes() as writes:
-        await harness.submit(a_job(ps=1, workers=2, intranet="Service", suspend=True))
+        await harness.submit(make_job(ps=1, workers=2, intranet="Service", suspend=True))
         await harness.wait_phase("mnist", "Suspended")
         await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
         await harness.wait_job("mnist", lambda job: job.status["observedGeneration"] == 2)
         await harness.run_unrelated_job("beside")
         job = await harness.get_job("mnist")
-    assert {write.target for write in about(writes, "mnist").by(OPERATOR)} == TOLD
-    assert about(writes, "beside").by(OPERATOR).to("pods")  # so they would have been seen
+    assert {write.target for write in writes_for_job(writes, "mnist").by(OPERATOR)} == TOLD
+    assert writes_for_job(writes, "beside").by(OPERATOR).to("pods")  # so they would have been seen
     assert conditions(job) == RESTS
     assert job.condition("Suspended")["message"] == job.condition("Running")["message"] == NOTHING
     assert "startTime" not in job.status
@@ -40,9 +40,9 @@ async def test_job_created_suspended_has_no_children(harness: ClusterHarness) ->
 
 
 THREE_KINDS = [
-    a_job("wide", ps=2, workers=2, intranet="Service"),
-    a_job("deep", workers=3),
-    a_job("host", ps=1, workers=2, intranet="Host"),
+    make_job("wide", ps=2, workers=2, intranet="Service"),
+    make_job("deep", workers=3),
+    make_job("host", ps=1, workers=2, intranet="Host"),
 ]
 
 
@@ -60,7 +60,7 @@ async def test_suspend_deletes_children_and_resume_recreates_them(
             await harness.wait_job(name, lambda job: job.status["observedGeneration"] == 3)
         await harness.run_unrelated_job("beside")
     for name in before:
-        assert {write.target for write in about(writes, name).by(OPERATOR)} <= TOLD
+        assert {write.target for write in writes_for_job(writes, name).by(OPERATOR)} <= TOLD
     async with asyncio.TaskGroup() as group:
         for name, uids in before.items():
             group.create_task(is_resumed(harness, name, uids))
@@ -71,7 +71,7 @@ async def runs_and_is_suspended(harness: ClusterHarness, manifest: Job) -> set[s
     name = manifest["metadata"]["name"]
     await harness.submit(manifest)
     ran = await harness.wait_phase(name, "Running")
-    pods = of_job(await harness.list_pods(), name)
+    pods = pods_of_job(await harness.list_pods(), name)
     await harness.patch_spec(name, {"suspend": True})
     await harness.wait_phase(name, "Suspended")
     await harness.wait_children_deleted(name)
@@ -91,7 +91,7 @@ async def is_resumed(harness: ClusterHarness, name: str, uids: set[str]) -> None
     assert job.status["startTime"] > rested.status["startTime"]
     assert job.status.get("hostPort") == rested.status.get("hostPort")
     assert job.status.get("restarts", 0) == 0
-    pods = of_job(await harness.list_pods(), name)
+    pods = pods_of_job(await harness.list_pods(), name)
     assert len(pods) == len(uids)
     assert not uids & {pod.uid for pod in pods.values()}
     assert {pod.metadata.labels.get("changed") for key, pod in pods.items() if "-worker-" in key} == {"meanwhile"}
@@ -109,21 +109,21 @@ async def is_resumed(harness: ClusterHarness, name: str, uids: set[str]) -> None
 async def test_resume_waits_for_terminating_pods(harness: ClusterHarness) -> None:
     """Their names are theirs until they are gone; pods deleted one by one, and all in one request."""
     harness.nodes.script("*", ignores_sigterm(), namespace=harness.namespace)
-    template = a_template()
+    template = make_template()
     template["spec"]["terminationGracePeriodSeconds"] = 300
 
     async def lives(name: str, workers: int) -> None:
-        await harness.submit(with_template(a_job(name, workers=workers), template))
+        await harness.submit(with_template(make_job(name, workers=workers), template))
         await harness.wait_phase(name, "Running")
-        before = of_job(await harness.list_pods(), name)
+        before = pods_of_job(await harness.list_pods(), name)
         await harness.patch_spec(name, {"suspend": True})
         await harness.wait_phase(name, "Suspended")
         await harness.wait_pods(
-            lambda pods: all(pod.metadata.deletion_timestamp for pod in of_job(pods, name).values())
+            lambda pods: all(pod.metadata.deletion_timestamp for pod in pods_of_job(pods, name).values())
         )
         await harness.patch_spec(name, {"suspend": False})
         await harness.wait_not_running(name, "PodsTerminating")
-        left = of_job(await harness.list_pods(), name)
+        left = pods_of_job(await harness.list_pods(), name)
         assert {key: pod.uid for key, pod in left.items()} == {key: pod.uid for key, pod in before.items()}
         assert (await harness.get_job(name)).phase == "Pending"
         await harness.exit_pods(f"{name}-worker-*", code=137)
@@ -136,7 +136,7 @@ async def test_resume_waits_for_terminating_pods(harness: ClusterHarness) -> Non
 
 
 async def test_suspending_a_finished_job_changes_only_the_generation(harness: ClusterHarness) -> None:
-    await harness.submit(a_job(ps=1, workers=1, cleanPodPolicy="Never"))
+    await harness.submit(make_job(ps=1, workers=1, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")
     await harness.exit_pods("mnist-worker-0")
     await harness.wait_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
@@ -144,7 +144,7 @@ async def test_suspending_a_finished_job_changes_only_the_generation(harness: Cl
     async with harness.record_writes() as writes:
         await harness.patch_spec("mnist", {"suspend": True})
         await harness.run_unrelated_job("beside")
-    assert [write.target for write in about(writes, "mnist").by(OPERATOR)] == ["paddlejobs/status"]
+    assert [write.target for write in writes_for_job(writes, "mnist").by(OPERATOR)] == ["paddlejobs/status"]
     assert (await harness.get_job("mnist")).status == before.status | {"observedGeneration": 2}
     assert {name: pod.uid for name, pod in (await harness.list_pods()).items()} == {
         name: pod.uid for name, pod in pods.items()

@@ -5,7 +5,7 @@ import pytest
 from testbed.hollow_script import starts
 from tests.stories.go_operator import FINALIZER, NEWEST, SAMPLESET, GoJob, Version
 from tests.stories.harness import FULL_JOBS, FULL_PODS, ClusterHarness, FullObject, on_both_planes, on_embedded_plane
-from tests.stories.jobs import Job, a_job
+from tests.stories.jobs import Job, make_job
 
 pytestmark = on_embedded_plane
 
@@ -34,7 +34,7 @@ async def test_a_running_job_keeps_its_pods_and_ends_well(
     bare_harness: ClusterHarness, version: Version, intranet: str, roles: dict[str, int]
 ) -> None:
     harness = bare_harness
-    before = await GoJob(harness, version, a_job("simple", intranet=intranet, **roles)).runs()
+    before = await GoJob(harness, version, make_job("simple", intranet=intranet, **roles)).create_running()
     services, barrier = await harness.list_services(), await harness.get_barrier("simple")
     assert barrier
     async with harness.run_operator() as operator:
@@ -56,14 +56,14 @@ async def test_a_running_job_keeps_its_pods_and_ends_well(
 @VERSIONS
 async def test_second_take_over_changes_nothing(bare_harness: ClusterHarness, version: Version) -> None:
     harness = bare_harness
-    before = await GoJob(harness, version, a_job("simple", ps=1, workers=1)).runs()
+    before = await GoJob(harness, version, make_job("simple", ps=1, workers=1)).create_running()
     async with harness.run_operator():
         await without_finalizer(harness)
         await harness.wait_job("simple", lambda job: job.status.get("ready") == "2/2")
         await harness.run_unrelated_job("beside")  # so the operator had time for all that it writes
     taken_over = await harness.get_job("simple")
     async with harness.run_operator():
-        await harness.submit(a_job("other", workers=1))
+        await harness.submit(make_job("other", workers=1))
         await harness.wait_phase("other", "Running")  # so it has looked at both
         assert (await harness.get_job("simple")).metadata.resource_version == taken_over.metadata.resource_version
         assert uids(before).items() <= uids(await harness.list_pods()).items()
@@ -74,7 +74,7 @@ async def test_one_that_fails_after_the_take_over_names_its_cause(
     bare_harness: ClusterHarness, version: Version
 ) -> None:
     harness = bare_harness
-    await GoJob(harness, version, a_job("simple", workers=2, cleanPodPolicy="Never")).runs()
+    await GoJob(harness, version, make_job("simple", workers=2, cleanPodPolicy="Never")).create_running()
     async with harness.run_operator():
         await harness.exit_pods("simple-worker-1", code=2)
         job = await harness.wait_phase("simple", "Failed")
@@ -88,11 +88,11 @@ async def test_one_that_waits_for_its_config_map_is_brought_to_run(
 ) -> None:
     """Its pods hang in an init container that nobody answers, or were promised a port that nobody knows: made anew."""
     harness = bare_harness
-    go_job = GoJob(harness, version, a_job("simple", ps=1, workers=2))
-    await go_job.job()
-    await go_job.pods()
-    await go_job.services()
-    await go_job.status("Starting", {"starting": "all"})
+    go_job = GoJob(harness, version, make_job("simple", ps=1, workers=2))
+    await go_job.create_job()
+    await go_job.create_pods()
+    await go_job.create_services()
+    await go_job.write_status("Starting", {"starting": "all"})
     harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
     async with harness.run_operator():
         await harness.wait_phase("simple", "Running")
@@ -106,10 +106,10 @@ async def test_one_of_which_only_some_pods_exist_is_brought_to_run(
     bare_harness: ClusterHarness, version: Version
 ) -> None:
     harness = bare_harness
-    go_job = GoJob(harness, version, a_job("simple", workers=2))
-    await go_job.job()
+    go_job = GoJob(harness, version, make_job("simple", workers=2))
+    await go_job.create_job()
     go_job.roles = {"worker": 1}
-    await go_job.pods()
+    await go_job.create_pods()
     harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
     async with harness.run_operator():
         await harness.wait_phase("simple", "Running")
@@ -117,8 +117,8 @@ async def test_one_of_which_only_some_pods_exist_is_brought_to_run(
 
 
 FINISHED: list[tuple[str, Job]] = [
-    ("Completed", a_job("simple", workers=2, cleanPodPolicy="Never")),
-    ("Failed", a_job("simple", workers=2)),
+    ("Completed", make_job("simple", workers=2, cleanPodPolicy="Never")),
+    ("Failed", make_job("simple", workers=2)),
 ]
 
 
@@ -129,9 +129,9 @@ async def test_finished_go_job_is_not_rerun_and_its_pods_are_stopped(
     """The Go operator leaves the peers of a failed pod running, and holding their GPUs."""
     harness = bare_harness
     go_job = GoJob(harness, NEWEST, job)
-    before = await go_job.runs()
+    before = await go_job.create_running()
     await harness.exit_pods("simple-worker-0", code=0 if phase == "Completed" else 1)
-    await go_job.status(phase, {"succeeded" if phase == "Completed" else "failed": 1})
+    await go_job.write_status(phase, {"succeeded" if phase == "Completed" else "failed": 1})
     async with harness.run_operator() as operator:
         await harness.wait_pods(lambda pods: all(pod.phase in ("Succeeded", "Failed") for pod in pods.values()))
         await without_finalizer(harness)
@@ -142,9 +142,9 @@ async def test_finished_go_job_is_not_rerun_and_its_pods_are_stopped(
 
 async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    go_job = GoJob(harness, SAMPLESET, a_job("simple", workers=2, elastic=1))
-    await go_job.job()
-    await go_job.pods()
+    go_job = GoJob(harness, SAMPLESET, make_job("simple", workers=2, elastic=1))
+    await go_job.create_job()
+    await go_job.create_pods()
     harness.nodes.script("*", starts(after=0.0), namespace=harness.namespace)
     before = dict(await harness.wait_pods(lambda pods: all(pod.phase == "Running" for pod in pods.values())))
     async with harness.run_operator(etcd="etcd:2379"):
@@ -157,7 +157,7 @@ async def test_an_elastic_one_which_has_no_config_map_keeps_its_pods(bare_harnes
 
 async def test_scaling_after_take_over_restarts_all_ranks(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    before = await GoJob(harness, NEWEST, a_job("simple", workers=3)).runs()
+    before = await GoJob(harness, NEWEST, make_job("simple", workers=3)).create_running()
     async with harness.run_operator():
         await without_finalizer(harness)
         await harness.patch_spec("simple", {"worker": {"replicas": 2}})
@@ -173,9 +173,9 @@ async def test_scaling_after_take_over_restarts_all_ranks(bare_harness: ClusterH
 @pytest.mark.parametrize("state", ["Running", "Completed"])
 async def test_taken_over_job_is_deletable_without_an_operator(bare_harness: ClusterHarness, state: str) -> None:
     harness = bare_harness
-    go_job = GoJob(harness, NEWEST, a_job("simple", workers=1))
-    await go_job.runs()
-    await go_job.status(state, {"running": 1})
+    go_job = GoJob(harness, NEWEST, make_job("simple", workers=1))
+    await go_job.create_running()
+    await go_job.write_status(state, {"running": 1})
     async with harness.run_operator():
         await without_finalizer(harness)
     await harness.delete(FULL_JOBS, "simple")
@@ -185,7 +185,7 @@ async def test_taken_over_job_is_deletable_without_an_operator(bare_harness: Clu
 
 async def test_deletion_finishes_when_an_operator_starts(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    await GoJob(harness, NEWEST, a_job("simple", ps=1, workers=1)).runs()
+    await GoJob(harness, NEWEST, make_job("simple", ps=1, workers=1)).create_running()
     await harness.delete(FULL_JOBS, "simple")
     assert (await harness.get_job("simple")).metadata.deletion_timestamp
     async with harness.run_operator() as operator:
@@ -196,7 +196,7 @@ async def test_deletion_finishes_when_an_operator_starts(bare_harness: ClusterHa
 
 async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    await GoJob(harness, SAMPLESET, a_job("simple", workers=2, intranet="Service")).runs()
+    await GoJob(harness, SAMPLESET, make_job("simple", workers=2, intranet="Service")).create_running()
     async with harness.run_operator():
         await harness.delete(FULL_JOBS, "simple")
         await harness.wait_deleted("simple")
@@ -205,7 +205,7 @@ async def test_deleted_while_ours_runs_it_goes_at_once_with_everything(bare_harn
 
 async def test_a_pod_of_it_deleted_by_hand_is_replaced_with_all_others(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
-    before = await GoJob(harness, NEWEST, a_job("simple", workers=2)).runs()
+    before = await GoJob(harness, NEWEST, make_job("simple", workers=2)).create_running()
     async with harness.run_operator():
         await without_finalizer(harness)
         await harness.delete(FULL_PODS, "simple-worker-1")

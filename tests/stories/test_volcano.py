@@ -16,9 +16,16 @@ from testbed.hollow import HollowNodes
 from testbed.hollow_script import exits, never_starts, starts
 from testbed.volcano import PREEMPTING_CONFIGURATION, Volcano
 from testbed.volcano_assets import VolcanoPrograms
-from tests.stories.gangs import FULL_POD_GROUPS, GangHarness, a_gang, a_group, running_message, serve_paddlejobs
+from tests.stories.gangs import (
+    FULL_POD_GROUPS,
+    GangHarness,
+    make_gang,
+    make_pod_group,
+    running_message,
+    serve_paddlejobs,
+)
 from tests.stories.harness import FULL_PODS, ClusterHarness
-from tests.stories.jobs import a_job, a_template, with_template
+from tests.stories.jobs import make_job, make_template, with_template
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 EXAMPLES = Path(__file__).parents[2] / "deploy/examples"
@@ -34,7 +41,7 @@ async def harness(gangs: GangHarness) -> AsyncIterator[GangHarness]:
 
 
 async def test_gang_waits_without_pods_for_enough_nodes(harness: GangHarness) -> None:
-    await harness.submit(a_gang(ps=1, workers=4))
+    await harness.submit(make_gang(ps=1, workers=4))
     job = await harness.wait_not_running_for_volcano()
     assert job.condition("Running")["reason"] == "WaitingForPodGroup"
     assert "in queue default" in running_message(job)
@@ -53,9 +60,9 @@ async def test_gang_waits_without_pods_for_enough_nodes(harness: GangHarness) ->
 async def test_two_gangs_too_large_together_run_in_turn(harness: GangHarness, policy: dict[str, Any]) -> None:
     """With less than the pods ask for as minResources Volcano lets both in, and the pods of both wait for nodes."""
     gangs = ("one", "two")
-    await harness.submit(*(a_gang(name, workers=3, schedulingPolicy=policy) for name in gangs))
+    await harness.submit(*(make_gang(name, workers=3, schedulingPolicy=policy) for name in gangs))
     await harness.wait_pods(lambda pods: sum(pod.phase == "Running" for pod in pods.values()) == 3)
-    (first,) = harness.on_nodes()
+    (first,) = harness.bound_pods()
     (second,) = {*gangs} - {first}
     await harness.wait_phase(first, "Running")
     while_it_ran = len(harness.history)  # from then on its pods leave one by one, and others may come in their place
@@ -70,14 +77,14 @@ async def test_two_gangs_too_large_together_run_in_turn(harness: GangHarness, po
 async def test_full_queue_delays_a_job_until_another_completes(harness: GangHarness) -> None:
     async with harness.queue("small", cpu="4"):
         policy = {"queue": "small"}
-        await harness.submit(a_gang("one", schedulingPolicy=policy))
+        await harness.submit(make_gang("one", schedulingPolicy=policy))
         await harness.wait_phase("one", "Running")
-        await harness.submit(a_gang("two", schedulingPolicy=policy))
+        await harness.submit(make_gang("two", schedulingPolicy=policy))
         waiting = await harness.wait_not_running_for_volcano("two")
         assert "in queue small" in running_message(waiting)
-        await harness.submit(a_gang("elsewhere"))  # the other half of the cluster is the default queue's
+        await harness.submit(make_gang("elsewhere"))  # the other half of the cluster is the default queue's
         await harness.wait_phase("elsewhere", "Running")
-        await harness.wait_pods(lambda _: harness.on_nodes().keys() == {"one", "elsewhere"})
+        await harness.wait_pods(lambda _: harness.bound_pods().keys() == {"one", "elsewhere"})
         await harness.exit_pods("one-worker-*")
         await harness.wait_phase("two", "Running")
 
@@ -88,7 +95,7 @@ async def test_more_gangs_than_fit_all_complete(harness: GangHarness, count: int
     """The cluster has room for four of them."""
     harness.nodes.script("many-*", exits(0, after=0.2), namespace=harness.namespace)
     names = [f"many-{number}" for number in range(count)]
-    await harness.submit(*(a_gang(name, cpu="1") for name in names))
+    await harness.submit(*(make_gang(name, cpu="1") for name in names))
     for name in names:
         await harness.wait_phase(name, "Completed", timeout_seconds=240)
     assert max(jobs.total() for jobs in harness.history) <= 8
@@ -100,7 +107,7 @@ async def test_more_gangs_than_fit_all_complete(harness: GangHarness, count: int
 
 
 async def test_a_gang_is_scaled_up_and_down_and_its_group_follows(harness: GangHarness) -> None:
-    await harness.submit(a_gang(workers=2))
+    await harness.submit(make_gang(workers=2))
     await harness.wait_running_with(2)
     group = (await harness.list_groups())["mnist"]
     for workers in (4, 1):
@@ -112,7 +119,7 @@ async def test_a_gang_is_scaled_up_and_down_and_its_group_follows(harness: GangH
 
 
 async def test_gang_scaled_beyond_the_cluster_recovers(harness: GangHarness) -> None:
-    await harness.submit(a_gang(workers=2))
+    await harness.submit(make_gang(workers=2))
     await harness.wait_running_with(2)
     await harness.patch_spec("mnist", {"worker": {"replicas": 5}})
     await harness.wait_job("mnist", lambda job: job.phase != "Running")
@@ -125,9 +132,9 @@ async def test_a_preempted_gang_comes_back_when_the_other_is_done(harness: GangH
     """And nothing of it is charged: with backoffLimit 0 a failure of its own would have ended it."""
     await harness.create_priority("urgent", 1000)
     async with harness.volcano.use_configuration(PREEMPTING_CONFIGURATION):
-        await harness.submit(a_gang("low", workers=4, backoffLimit=0))
+        await harness.submit(make_gang("low", workers=4, backoffLimit=0))
         await harness.wait_phase("low", "Running")
-        await harness.submit(a_gang("high", workers=3, schedulingPolicy={"priorityClass": "urgent"}))
+        await harness.submit(make_gang("high", workers=3, schedulingPolicy={"priorityClass": "urgent"}))
         await harness.wait_phase("high", "Running")
         await harness.wait_job("low", lambda job: job.phase not in ("Running", "Failed"))
         await harness.exit_pods("high-worker-*")
@@ -140,7 +147,7 @@ async def test_gang_that_loses_a_pod_before_running_still_starts(gangs: GangHarn
     """Volcano takes its group for one that has to queue again, and finds the place taken: by the gang's own pods."""
     gangs.nodes.script("mnist-*", never_starts(), namespace=gangs.namespace)
     async with gangs.run_gang_operator():
-        await gangs.submit(a_gang(workers=4))
+        await gangs.submit(make_gang(workers=4))
         await gangs.wait_pods(lambda pods: sum(bool(pod.spec.get("nodeName")) for pod in pods.values()) == 4)
     await gangs.delete(FULL_PODS, "mnist-worker-1")
     await gangs.wait_group("mnist", lambda each: each.phase == "Pending")
@@ -151,7 +158,7 @@ async def test_gang_that_loses_a_pod_before_running_still_starts(gangs: GangHarn
 
 
 async def test_a_group_is_kept_across_restarts_and_removed_at_the_end(harness: GangHarness) -> None:
-    await harness.submit(a_gang(workers=2, backoffLimit=2))
+    await harness.submit(make_gang(workers=2, backoffLimit=2))
     await harness.wait_phase("mnist", "Running")
     group = (await harness.list_groups())["mnist"]
     await harness.delete(FULL_PODS, "mnist-worker-1")
@@ -164,7 +171,7 @@ async def test_a_group_is_kept_across_restarts_and_removed_at_the_end(harness: G
 
 async def test_single_pod_is_replaced_in_a_full_cluster(harness: GangHarness) -> None:
     """The group is Unknown meanwhile, which holds up neither the pod nor what is told of the job."""
-    await harness.submit(a_gang(ps=1, workers=3, withGloo=0))
+    await harness.submit(make_gang(ps=1, workers=3, withGloo=0))
     await harness.wait_running_with(4)
     group, lost = (await harness.list_groups())["mnist"], (await harness.list_pods())["mnist-worker-2"]
     await harness.delete(FULL_PODS, "mnist-worker-2")
@@ -177,7 +184,7 @@ async def test_single_pod_is_replaced_in_a_full_cluster(harness: GangHarness) ->
 
 async def test_restarted_operator_continues_a_waiting_gang(gangs: GangHarness) -> None:
     async with gangs.run_gang_operator():
-        await gangs.submit(a_gang(workers=5))
+        await gangs.submit(make_gang(workers=5))
         await gangs.wait_not_running_for_volcano()
     async with gangs.add_nodes(1):
         await gangs.wait_group("mnist", lambda each: each.phase == "Inqueue")
@@ -186,7 +193,7 @@ async def test_restarted_operator_continues_a_waiting_gang(gangs: GangHarness) -
 
 
 async def test_suspend_deletes_the_pod_group_and_resume_creates_one(harness: GangHarness) -> None:
-    await harness.submit(a_gang("other", suspend=True), a_gang(workers=4))
+    await harness.submit(make_gang("other", suspend=True), make_gang(workers=4))
     await harness.wait_phase("mnist", "Running")
     group = (await harness.list_groups())["mnist"]
     await harness.patch_spec("mnist", {"suspend": True})
@@ -200,7 +207,7 @@ async def test_suspend_deletes_the_pod_group_and_resume_creates_one(harness: Gan
 
 
 async def test_a_group_that_somebody_deletes_is_made_again(harness: GangHarness) -> None:
-    await harness.submit(a_gang())
+    await harness.submit(make_gang())
     await harness.wait_phase("mnist", "Running")
     group = (await harness.list_groups())["mnist"]
     await harness.delete(FULL_POD_GROUPS, "mnist")
@@ -212,8 +219,8 @@ async def test_a_group_that_somebody_deletes_is_made_again(harness: GangHarness)
 
 
 async def test_pod_group_of_the_user_is_used_unchanged(harness: GangHarness) -> None:
-    made = await harness.create(FULL_POD_GROUPS, a_group(minMember=1))
-    await harness.submit(a_gang(workers=2))
+    made = await harness.create(FULL_POD_GROUPS, make_pod_group(minMember=1))
+    await harness.submit(make_gang(workers=2))
     await harness.wait_phase("mnist", "Running")
     await harness.patch_spec("mnist", {"worker": {"replicas": 3}})
     await harness.wait_running_with(3)
@@ -296,7 +303,7 @@ async def test_the_example_of_the_deploy_folder_runs(harness: GangHarness) -> No
 
 
 async def test_other_scheduler_in_the_template_is_respected(harness: GangHarness) -> None:
-    await harness.submit(with_scheduler("default-scheduler", a_job(workers=2)))
+    await harness.submit(with_scheduler("default-scheduler", make_job(workers=2)))
     await harness.wait_phase("mnist", "Running")
     told = await harness.wait_single_event("mnist", "OtherScheduler")
     assert told.type == "Warning"
@@ -308,7 +315,7 @@ async def test_other_scheduler_in_the_template_is_respected(harness: GangHarness
 
 
 def with_scheduler(name: str, job: dict[str, Any]) -> dict[str, Any]:
-    template = a_template()
+    template = make_template()
     template["spec"]["schedulerName"] = name
     return with_template(job, template)
 
@@ -316,14 +323,14 @@ def with_scheduler(name: str, job: dict[str, Any]) -> dict[str, Any]:
 async def test_without_the_flag_volcano_groups_each_pod_alone(gangs: GangHarness) -> None:
     """As documented: the template passes through as it is."""
     async with gangs.run_operator():
-        await gangs.submit(with_scheduler("volcano", a_job(workers=2)))
+        await gangs.submit(with_scheduler("volcano", make_job(workers=2)))
         await gangs.wait_phase("mnist", "Running")
         assert "mnist" not in await gangs.list_groups()
 
 
 async def test_a_queue_that_does_not_exist_is_named(harness: GangHarness) -> None:
     """Volcano itself says nothing at all of such a group."""
-    await harness.submit(a_gang(schedulingPolicy={"queue": "nowhere"}))
+    await harness.submit(make_gang(schedulingPolicy={"queue": "nowhere"}))
     job = await harness.wait_not_running_for_volcano()
     assert "queue nowhere and Volcano reports no reason; check that the queue exists" in running_message(job)
     async with harness.queue("nowhere", cpu="4"):
@@ -349,7 +356,7 @@ async def test_missing_volcano_is_reported_and_found_later(
         ClusterHarness(bare_plane, client, nodes, await bare_plane.create_namespace()).open() as harness,
         harness.run_operator(scheduling="volcano"),
     ):
-        await harness.submit(a_gang(), with_scheduler("default-scheduler", a_job("other")))
+        await harness.submit(make_gang(), with_scheduler("default-scheduler", make_job("other")))
         job = await harness.wait_not_running("mnist", "PodGroupCRDNotFound")
         assert "install Volcano" in running_message(job)
         await harness.wait_phase("other", "Running")

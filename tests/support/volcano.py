@@ -1,6 +1,6 @@
-"""A real Volcano for the tests of a module, on a control plane of their own: others' pods would count as load there.
+"""Fixtures of a real Volcano per module, on its own control plane: pods of other tests would be load for it.
 
-A conftest that imports these names has them. It is built before the first test, where no timeout of a test counts.
+A conftest imports these names. Volcano is built before the first test and its timeout.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from testbed.volcano_assets import VolcanoPrograms, ensure_volcano
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build it if a test that was chosen asks for it, and let it be seen to move: that takes minutes."""
+    """Build it with visible progress if a selected test needs it: that takes minutes."""
     asked_for = any(
         isinstance(item, pytest.Function) and "volcano_build" in item.fixturenames for item in session.items
     )
@@ -24,12 +24,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext(), suppress(AssetsError):
-        ensure_volcano()  # what goes wrong is told by every test that needs it
+        ensure_volcano()  # an error fails every test that needs it
 
 
 @pytest.fixture(scope="session")
 def volcano_build() -> VolcanoPrograms:
-    """For a test that starts a Volcano of its own. Fails if it cannot be had: it does not skip."""
+    """For a test that starts its own Volcano. Without a build it fails and does not skip."""
     try:
         return ensure_volcano()
     except AssetsError as error:
@@ -38,6 +38,6 @@ def volcano_build() -> VolcanoPrograms:
 
 @pytest.fixture(scope="module")
 def volcano(control_plane_binaries: Binaries, volcano_build: VolcanoPrograms) -> Iterator[Volcano]:
-    """The one of this module; its control plane has neither nodes nor PaddleJobs."""
+    """The Volcano of this module; its control plane has neither nodes nor PaddleJobs."""
     with ControlPlane.start(control_plane_binaries) as control_plane, Volcano.start(control_plane, volcano_build) as it:
         yield it

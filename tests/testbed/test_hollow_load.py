@@ -17,7 +17,7 @@ from paddle_operator.local.kubelet.pod import PODS
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.watch_until import watch_objects
-from tests.conftest import say
+from tests.conftest import print_line
 
 COUNT = 10_000
 NODES = 10
@@ -36,7 +36,7 @@ def timed(pytestconfig: pytest.Config) -> Timed:
         wall, cpu = time.monotonic(), time.process_time()
         yield
         wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-        say(pytestconfig, f"{title}: {wall:.1f} s, {COUNT / wall:.0f} pods/s; {cpu:.1f} s CPU in this process")
+        print_line(pytestconfig, f"{title}: {wall:.1f} s, {COUNT / wall:.0f} pods/s; {cpu:.1f} s CPU in this process")
 
     return timed
 

@@ -15,7 +15,7 @@ from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.kube.errors import KubeError, Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, Key
-from tests.conftest import say
+from tests.conftest import print_line
 from tests.local.apiserver.helpers import TOKEN, make_config_map, wait_until
 
 ROUNDS = 6
@@ -88,7 +88,7 @@ class Ledger:
 
 async def test_every_acknowledged_write_survives_a_kill(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
-    say(pytestconfig, f"durability: seed {seed}")
+    print_line(pytestconfig, f"durability: seed {seed}")
     dice, ledger, acknowledged = random.Random(seed), Ledger(), 0
     for _ in range(ROUNDS):
         async with start_server(tmp_path) as (process, client):

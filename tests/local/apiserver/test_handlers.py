@@ -21,7 +21,7 @@ from paddle_operator.local.apiserver.request_info import parse_request_path
 from paddle_operator.local.apiserver.scheme.builtin import KINDS
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import accept_all
-from tests.conftest import say
+from tests.conftest import print_line
 
 MAX_REQUESTS = 4000
 ODD_VALUES: list[Any] = [
@@ -160,7 +160,7 @@ async def test_fuzzed_requests_raise_only_status_errors(
     tmp_path: Path, pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
-    say(pytestconfig, f"fuzzed requests: seed {seed}")
+    print_line(pytestconfig, f"fuzzed requests: seed {seed}")
     dice = random.Random(seed)
     api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     codes: dict[int, int] = {}
