@@ -20,11 +20,11 @@ def state(tmp_path: Path) -> State:
 
 def test_directories_follow_flag_variable_and_xdg() -> None:
     home = {"HOME": "/home/me"}
-    assert State.find(home).folder == Path("/home/me/.local/state/paddle-operator")
+    assert State.find(home).directory == Path("/home/me/.local/state/paddle-operator")
     assert State.find(home).cache == Path("/home/me/.cache/paddle-operator")
-    assert State.find(home | {"XDG_STATE_HOME": "/s"}).folder == Path("/s/paddle-operator")
-    assert State.find(home | {"PADDLEJOB_STATE": "/p"}).folder == Path("/p")
-    assert State.find(home | {"PADDLEJOB_STATE": "/p"}, Path("/flag")).folder == Path("/flag")
+    assert State.find(home | {"XDG_STATE_HOME": "/s"}).directory == Path("/s/paddle-operator")
+    assert State.find(home | {"PADDLEJOB_STATE": "/p"}).directory == Path("/p")
+    assert State.find(home | {"PADDLEJOB_STATE": "/p"}, Path("/flag")).directory == Path("/flag")
 
 
 def test_cluster_is_found_only_while_its_lock_is_held(state: State) -> None:
@@ -39,8 +39,8 @@ def test_cluster_is_found_only_while_its_lock_is_held(state: State) -> None:
 def test_file_of_a_killed_cluster_is_ignored(state: State) -> None:
     with state.locked():
         state.announce(CLUSTER)
-        left = (state.folder / "cluster.json").read_bytes()
-    (state.folder / "cluster.json").write_bytes(left)
+        left = (state.directory / "cluster.json").read_bytes()
+    (state.directory / "cluster.json").write_bytes(left)
     assert state.running_cluster() is None
     assert state.last_cluster() == CLUSTER
     with state.locked():
@@ -50,7 +50,7 @@ def test_file_of_a_killed_cluster_is_ignored(state: State) -> None:
 def test_directory_has_one_cluster_at_a_time(state: State) -> None:
     with (
         state.locked(),
-        pytest.raises(AlreadyRuns, match=f"another process runs the cluster of {state.folder}"),
+        pytest.raises(AlreadyRuns, match=f"another process runs the cluster of {state.directory}"),
         state.locked(),
     ):
         pass
@@ -59,7 +59,7 @@ def test_directory_has_one_cluster_at_a_time(state: State) -> None:
 def test_readers_do_not_keep_a_cluster_from_starting(state: State) -> None:
     with state.locked():
         pass
-    with (state.folder / "lock").open("rb") as reader:
+    with (state.directory / "lock").open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_SH)
         release = threading.Timer(3 * MAX_LOCK_ATTEMPTS * 0.01, fcntl.flock, (reader, fcntl.LOCK_UN))
         release.start()
@@ -71,8 +71,8 @@ def test_files_with_the_token_are_private(state: State) -> None:
     with state.locked():
         state.announce(CLUSTER)
         for name in ("cluster.json", "last.json", "kubeconfig"):
-            assert stat.S_IMODE((state.folder / name).stat().st_mode) == 0o600, name
-    assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
+            assert stat.S_IMODE((state.directory / name).stat().st_mode) == 0o600, name
+    assert stat.S_IMODE(state.directory.stat().st_mode) == 0o700
 
 
 def test_kubeconfig_names_server_and_token(state: State) -> None:

@@ -37,7 +37,7 @@ def make_greeting(**spec: Any) -> Manifest:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     state = State(tmp_path / "state", tmp_path / "cache")
-    state.folder.mkdir()
+    state.directory.mkdir()
     async with (
         cluster(state, [*CONTROLLED_KINDS, TOY]) as served,
         Client(StaticServerConfig(served.url, served.token)) as client,

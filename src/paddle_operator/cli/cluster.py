@@ -38,7 +38,7 @@ def up(
         echo(f"the cluster is already running (process {running.pid}): {running.url}")
         return
     if foreground:
-        raise typer.Exit(main(["--state", str(state.folder)]))
+        raise typer.Exit(main(["--state", str(state.directory)]))
     cluster = asyncio.run(start_cluster(state))
     echo(f"the cluster is running (process {cluster.pid}): {cluster.url}")
     echo(f"export KUBECONFIG={state.kubeconfig}")
@@ -62,11 +62,11 @@ def down(
         echo("the cluster is stopped")
     else:
         echo("no cluster is running")
-    if purge and state.folder.exists():
-        if not state.exists and any(state.folder.iterdir()):
-            raise UsageError(f"{state.folder} is not the state of a cluster, so it is not deleted: check --state")
-        shutil.rmtree(state.folder)
-        echo(f"deleted {state.folder}")
+    if purge and state.directory.exists():
+        if not state.exists and any(state.directory.iterdir()):
+            raise UsageError(f"{state.directory} is not the state of a cluster, so it is not deleted: check --state")
+        shutil.rmtree(state.directory)
+        echo(f"deleted {state.directory}")
 
 
 def _wait_stopped(state: State, pid: int) -> None:

@@ -13,15 +13,15 @@ from paddle_operator.embedded.target import Target
 
 R = TypeVar("R")
 
-Namespace = Annotated[
+NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="The namespace; default: that of the kubeconfig.")
 ]
-Kubeconfig = Annotated[
+KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", help="A real cluster instead of the embedded one; also $KUBECONFIG.")
 ]
-Context = Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")]
-Local = Annotated[bool, typer.Option("--local", help="The embedded cluster, even if KUBECONFIG is set.")]
-StateFolder = Annotated[
+ContextOption = Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")]
+LocalOption = Annotated[bool, typer.Option("--local", help="The embedded cluster, even if KUBECONFIG is set.")]
+StateOption = Annotated[
     Path | None,
     typer.Option(
         "--state", help="The state directory of the embedded cluster; also $PADDLEJOB_STATE.", show_default=False
@@ -30,11 +30,11 @@ StateFolder = Annotated[
 JobName = Annotated[str, typer.Argument(help="The name of a PaddleJob.", metavar="NAME")]
 
 TARGET_OPTIONS: dict[str, tuple[Any, object]] = {
-    "namespace": (Namespace, None),
-    "kubeconfig": (Kubeconfig, None),
-    "context": (Context, None),
-    "local": (Local, False),
-    "state": (StateFolder, None),
+    "namespace": (NamespaceOption, None),
+    "kubeconfig": (KubeconfigOption, None),
+    "context": (ContextOption, None),
+    "local": (LocalOption, False),
+    "state": (StateOption, None),
 }
 
 

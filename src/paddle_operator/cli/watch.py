@@ -25,7 +25,7 @@ from paddle_operator.kube.objects import PODS, Pod
 from paddle_operator.plan.job_view import Job
 from paddle_operator.plan.status import RUNNING
 
-# On a local cluster nobody else can fix these, so waiting is useless.
+# Of a local cluster: no other user can fix these, so waiting is useless.
 PERMANENT_REASONS = frozenset(
     {Reason.IMAGE_PULL_FAILED, Reason.CREATE_CONTAINER_FAILED, Reason.INVALID, Reason.UNSCHEDULABLE}
 )

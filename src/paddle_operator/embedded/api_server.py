@@ -29,13 +29,13 @@ async def api_server(
     state: State, logs: LogFiles | None = None, kinds: Definitions = KINDS
 ) -> AsyncIterator[RunningCluster]:
     """Serve the stored objects. Raises AlreadyRuns."""
-    logs = logs or LogFiles(state.folder)
+    logs = logs or LogFiles(state.directory)
     last = state.last_cluster()
     token = last.token if last else secrets.token_urlsafe(32)
     port, secure_port = (_reusable_port(url) for url in ((last.url, last.secure_url) if last else ("", "")))
     with state.locked():
         server = ApiServer(
-            state.folder, served_kinds(kinds), token=token, logs=logs, port=port, secure_port=secure_port
+            state.directory, served_kinds(kinds), token=token, logs=logs, port=port, secure_port=secure_port
         )
         async with server:
             assert server.certificate

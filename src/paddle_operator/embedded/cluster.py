@@ -36,7 +36,7 @@ HOST_PORTS = range(20_000, 32_760)  # below the kernel's ephemeral ports, which 
 @asynccontextmanager
 async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[RunningCluster]:
     """Run and announce the whole cluster; on exit its pods get their grace period. Raises AlreadyRuns."""
-    logs = LogFiles(state.folder)  # shared: the node wakes the API server's readers of a log
+    logs = LogFiles(state.directory)  # shared: the node wakes the API server's readers of a log
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(api_server(state, logs, [each.definition for each in kinds]))
         connection = StaticServerConfig(served.url, served.token)
@@ -78,7 +78,7 @@ async def running_node(
         log.log(level, "sandbox is limited: %s", limitation)
     images = local_images(state)
     async with Client(connection, user_agent="paddle-node") as client:
-        node = Node(client, state.folder, images=images, sandbox=sandbox, block=block, logs=logs)
+        node = Node(client, state.directory, images=images, sandbox=sandbox, block=block, logs=logs)
         running = tasks.create_task(node.serve(), name="node")
         await _wait_ready(node.ready, running)
         try:
@@ -99,7 +99,7 @@ async def _wait_ready(ready: asyncio.Event, running: "asyncio.Task[None]") -> No
 
 
 def local_ports() -> PortBlocks:
-    """Free host ports in random order, so that two clusters of one machine seldom choose the same."""
+    """Free host ports in random order, so that two clusters of one host seldom choose the same."""
     blocks = list(blocks_of(HOST_PORTS))
     random.SystemRandom().shuffle(blocks)
     return PortBlocks(blocks, is_free, for_every_job=True)

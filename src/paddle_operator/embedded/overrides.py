@@ -1,4 +1,4 @@
-"""What `paddlejob run` sets for this machine: directories behind images and volume claims, and a Python.
+"""What `paddlejob run` sets for local pods: directories behind images and volume claims, and a Python.
 
 The node reads them from the state directory, where they outlast the command, as after `docker build -t`:
 `images.json` (registered images) and `volumes/<namespace>/<claim>` (symbolic links).
@@ -42,13 +42,16 @@ class LocalOverrides:
         cls, images: list[str], build_args: list[str], volumes: list[str], python: Path | None
     ) -> "LocalOverrides":
         """From the options of the command line. Raises UsageError for a missing directory or a misspelt option."""
-        image_folders, volume_folders = _parse_folders("--image", images), _parse_folders("--volume", volumes)
-        for name, folder in image_folders.items():
-            if not (folder / DOCKERFILE).is_file():
-                raise UsageError(f"--image {name}={folder}: the directory has no {DOCKERFILE}: add one")
+        image_directories, volume_directories = (
+            _parse_directories("--image", images),
+            _parse_directories("--volume", volumes),
+        )
+        for name, directory in image_directories.items():
+            if not (directory / DOCKERFILE).is_file():
+                raise UsageError(f"--image {name}={directory}: the directory has no {DOCKERFILE}: add one")
         if python and not (python.is_file() and os.access(python, os.X_OK)):
             raise UsageError(f"--python {python} is not a program: give the path of a Python interpreter")
-        return cls(image_folders, dict(_parse_pairs("--build-arg", build_args)), volume_folders, python)
+        return cls(image_directories, dict(_parse_pairs("--build-arg", build_args)), volume_directories, python)
 
 
 def _parse_pairs(flag: str, arguments: Iterable[str]) -> Iterable[tuple[str, str]]:
@@ -59,18 +62,18 @@ def _parse_pairs(flag: str, arguments: Iterable[str]) -> Iterable[tuple[str, str
         yield name, value
 
 
-def _parse_folders(flag: str, arguments: Iterable[str]) -> dict[str, Path]:
-    folders = {name: Path(value).expanduser().absolute() for name, value in _parse_pairs(flag, arguments)}
-    for name, folder in folders.items():
-        if not folder.is_dir():
-            raise UsageError(f"{flag} {name}={folder}: the directory does not exist")
-    return folders
+def _parse_directories(flag: str, arguments: Iterable[str]) -> dict[str, Path]:
+    directories = {name: Path(value).expanduser().absolute() for name, value in _parse_pairs(flag, arguments)}
+    for name, directory in directories.items():
+        if not directory.is_dir():
+            raise UsageError(f"{flag} {name}={directory}: the directory does not exist")
+    return directories
 
 
-def demo_image_folders() -> list[Path]:
+def demo_image_directories() -> list[Path]:
     """Where the demo images are: beside the sources in a checkout, inside the package where it is installed."""
     package = Path(paddle_operator.__file__).parent
-    return [folder for folder in (package.parents[1] / "images", package / "images") if folder.is_dir()]
+    return [directory for directory in (package.parents[1] / "images", package / "images") if directory.is_dir()]
 
 
 def store_overrides(state: State, overrides: LocalOverrides, namespace: str, job: Document) -> None:
@@ -80,13 +83,13 @@ def store_overrides(state: State, overrides: LocalOverrides, namespace: str, job
     """
     _check_devices(job)
     images = images_of(job)
-    state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, folder in overrides.images.items():
-        register_image(state.images, name, folder)
+    state.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, directory in overrides.images.items():
+        register_image(state.images, name, directory)
     for name in images:
         _register_build(state, overrides, name)
-    for claim, folder in overrides.volumes.items():
-        _link_volume(state.volumes / namespace / claim, claim, folder)
+    for claim, directory in overrides.volumes.items():
+        _link_volume(state.volumes / namespace / claim, claim, directory)
     _check_images(state, images)
 
 
@@ -96,22 +99,22 @@ def _register_build(state: State, overrides: LocalOverrides, image: str) -> None
     names = (image, strip_tag(image), short_name(image))
     known = next((registered[name] for name in names if name in registered), None)
     if known or overrides.build_args or overrides.python:
-        folder = known.folder if known else None
-        register_image(state.images, image, folder, overrides.build_args, overrides.python)
+        directory = known.folder if known else None
+        register_image(state.images, image, directory, overrides.build_args, overrides.python)
 
 
-def _link_volume(path: Path, claim: str, folder: Path) -> None:
+def _link_volume(path: Path, claim: str, directory: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink():
         path.unlink()
     elif path.exists():
-        raise UsageError(f"--volume {claim}={folder}: the claim has files of its own in {path}: move them away")
-    path.symlink_to(folder)
+        raise UsageError(f"--volume {claim}={directory}: the claim has files of its own in {path}: move them away")
+    path.symlink_to(directory)
 
 
 def local_images(state: State) -> ImageService:
     """The images that pods of this cluster can use."""
-    return ImageService(demo_image_folders(), state.images, state.cache / "images", hints=INSTALL_HINTS)
+    return ImageService(demo_image_directories(), state.images, state.cache / "images", hints=INSTALL_HINTS)
 
 
 def _check_images(state: State, images: Iterable[str]) -> None:

@@ -21,17 +21,17 @@ from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy machine; a process that dies is noticed at once
+START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy host; a process that dies is noticed at once
 POLL_SECONDS = 0.05
 LOG_TAIL_LINES = 10
 
 
 async def start_cluster(state: State) -> RunningCluster:
     """Start the cluster as a process that outlives this one. Raises UsageError with the end of its log."""
-    state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    command = [sys.executable, "-m", "paddle_operator.embedded.process", "--state", str(state.folder)]
+    state.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    command = [sys.executable, "-m", "paddle_operator.embedded.process", "--state", str(state.directory)]
     with state.log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: ASYNC220, S603  # it outlives us, so nobody waits for it
+        process = subprocess.Popen(  # noqa: ASYNC220, S603  # it outlives this process
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
@@ -59,7 +59,7 @@ async def serve(state: State) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     async with cluster(state) as running:
-        log.info("cluster started", extra={"url": running.url, "state": str(state.folder)})
+        log.info("cluster started", extra={"url": running.url, "state": str(state.directory)})
         await stopping.wait()
         log.info("cluster stopping: pods get their grace period")
         for number in (signal.SIGTERM, signal.SIGINT):

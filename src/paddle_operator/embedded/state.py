@@ -1,7 +1,7 @@
 """The state directory of the embedded cluster, and whether a cluster runs there.
 
 A running cluster holds a lock on the directory. The kernel releases it however the process ends, so a stale file
-does no harm.
+blocks nothing.
 """
 
 import base64
@@ -40,41 +40,41 @@ class AlreadyRuns(Exception):
 
 @dataclass(frozen=True)
 class State:
-    folder: Path
+    directory: Path
     cache: Path
 
     @classmethod
-    def find(cls, environ: Mapping[str, str], folder: Path | None = None) -> "State":
+    def find(cls, environ: Mapping[str, str], directory: Path | None = None) -> "State":
         """From the flag, PADDLEJOB_STATE, or the XDG base directories."""
         home = Path(environ.get("HOME") or Path.home())
-        named = folder or (Path(environ["PADDLEJOB_STATE"]) if environ.get("PADDLEJOB_STATE") else None)
+        named = directory or (Path(environ["PADDLEJOB_STATE"]) if environ.get("PADDLEJOB_STATE") else None)
         state = named or Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / NAME
         cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / NAME
         return cls(state.expanduser().absolute(), cache.expanduser().absolute())
 
     @property
     def kubeconfig(self) -> Path:
-        return self.folder / "kubeconfig"
+        return self.directory / "kubeconfig"
 
     @property
     def log(self) -> Path:
-        return self.folder / "cluster.log"
+        return self.directory / "cluster.log"
 
     @property
     def images(self) -> Path:
-        return self.folder / "images.json"
+        return self.directory / "images.json"
 
     @property
     def volumes(self) -> Path:
-        return self.folder / "volumes"
+        return self.directory / "volumes"
 
     @property
     def _cluster(self) -> Path:
-        return self.folder / "cluster.json"
+        return self.directory / "cluster.json"
 
     @property
     def exists(self) -> bool:
-        return (self.folder / "cluster.db").exists()
+        return (self.directory / "cluster.db").exists()
 
     def running_cluster(self) -> RunningCluster | None:
         """The cluster that runs in this directory, if one does."""
@@ -95,21 +95,21 @@ class State:
     def last_cluster(self) -> RunningCluster | None:
         """The cluster that ran here last: its port and token are reused, so an exported kubeconfig remains valid."""
         try:
-            return msgspec.json.decode((self.folder / "last.json").read_bytes(), type=RunningCluster)
+            return msgspec.json.decode((self.directory / "last.json").read_bytes(), type=RunningCluster)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 
     @property
     def _lock(self) -> Path:
-        return self.folder / "lock"
+        return self.directory / "lock"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock. Raises AlreadyRuns, or OSError if the directory cannot be created."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock.open("ab") as lock:
             if not _acquire(lock.fileno()):
-                raise AlreadyRuns(f"another process runs the cluster of {self.folder}")
+                raise AlreadyRuns(f"another process runs the cluster of {self.directory}")
             self._cluster.unlink(missing_ok=True)  # left by a killed cluster: a reader would take it for this one
             try:
                 yield
@@ -119,7 +119,7 @@ class State:
     def announce(self, cluster: RunningCluster) -> None:
         """Write how to reach the cluster, once it accepts requests."""
         text = msgspec.json.encode(cluster)
-        write_atomic(self.folder / "last.json", text)
+        write_atomic(self.directory / "last.json", text)
         write_atomic(self.kubeconfig, render_kubeconfig(cluster).encode())
         write_atomic(self._cluster, text)
 
@@ -140,7 +140,7 @@ def _acquire(descriptor: int) -> bool:
 
 
 def _is_only_shared(descriptor: int) -> bool:
-    """Whether only readers hold the lock: these waits do not count, since a slow machine prolongs them."""
+    """Whether only readers hold the lock: these waits do not count, since a slow host prolongs them."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

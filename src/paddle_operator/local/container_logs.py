@@ -119,10 +119,10 @@ class LogWriter:
 
 
 class LogFiles:
-    """The logs of all containers under a state folder: `pods/<uid>/<container>/<restart>.log`."""
+    """The logs of all containers under a state directory: `pods/<uid>/<container>/<restart>.log`."""
 
-    def __init__(self, folder: Path, clock: Clock | None = None) -> None:
-        self._pods = folder / "pods"
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+        self._pods = directory / "pods"
         self._clock = clock or SystemClock()
         self._writers: dict[Path, LogWriter] = {}  # of the running containers
         self._container_names: dict[str, tuple[str, ...]] = {}  # by pod UID, for pods that this process runs
@@ -133,11 +133,11 @@ class LogFiles:
 
     def open(self, uid: str, container: str, restart: int) -> LogWriter:
         """Start the log of a run and remove all earlier ones but the last. Raises OSError."""
-        folder = self._pods / uid / container
-        for number in _restarts(folder):
+        directory = self._pods / uid / container
+        for number in _restarts(directory):
             if number < restart - 1:
-                _remove_run(folder / f"{number}.log")
-        writer = LogWriter(folder / f"{restart}.log", self._clock)
+                _remove_run(directory / f"{number}.log")
+        writer = LogWriter(directory / f"{restart}.log", self._clock)
         self._writers[writer.path] = writer
         return writer
 
@@ -168,20 +168,20 @@ class LogFiles:
                 return
 
     def _path(self, name: str, uid: str, options: PodLogOptions) -> Path:
-        folder = self._pods / uid
-        names = self._container_names.get(uid) or _container_names_on_disk(folder)
+        directory = self._pods / uid
+        names = self._container_names.get(uid) or _container_names_on_disk(directory)
         container, previous = options.container, options.previous
         if not container and len(names) > 1:
             raise LogError(f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]")
         container = container or next(iter(names), "")
         if container not in names:
             raise LogError(f"container {container} is not valid for pod {name}: it has [{' '.join(names)}]")
-        restarts = _restarts(folder / container)
+        restarts = _restarts(directory / container)
         if previous and len(restarts) < 2:
             raise LogError(f'previous terminated container "{container}" in pod "{name}" not found')
         if not restarts:
             raise LogError(f'container "{container}" in pod "{name}" is waiting to start: it has not printed anything')
-        return folder / container / f"{restarts[-2 if previous else -1]}.log"
+        return directory / container / f"{restarts[-2 if previous else -1]}.log"
 
     async def _chunks(self, path: Path, options: PodLogOptions) -> AsyncIterator[bytes]:
         with _Reader(path, *_tail_position(path, options.tail_lines)) as reader:
@@ -310,17 +310,17 @@ def _nth_line_end_from_end(chunk: bytes, count: int) -> int:
     return at
 
 
-def _container_names_on_disk(folder: Path) -> tuple[str, ...]:
+def _container_names_on_disk(directory: Path) -> tuple[str, ...]:
     """The containers of a pod that an earlier process ran; no container's name begins with an underscore."""
     try:
-        return tuple(sorted(name for name in os.listdir(folder) if not name.startswith("_")))
+        return tuple(sorted(name for name in os.listdir(directory) if not name.startswith("_")))
     except OSError:
         return ()
 
 
-def _restarts(folder: Path) -> list[int]:
+def _restarts(directory: Path) -> list[int]:
     try:
-        names = os.listdir(folder)
+        names = os.listdir(directory)
     except OSError:
         return []
     stems = (name.removesuffix(".log") for name in names if name.endswith(".log"))

@@ -15,10 +15,10 @@ DEFAULT_PATH = (
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the machine inside the container."""
+    """A file or directory of the host inside the container."""
 
     source: Path
-    target: str  # an absolute path, which need not exist on the machine
+    target: str  # an absolute path, which need not exist on the host
     read_only: bool = False
 
 
@@ -31,7 +31,7 @@ class Image:
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = "/"
-    programs: tuple[Path, ...] = ()  # folders that come first in PATH: bin of the virtual environment
+    programs: tuple[Path, ...] = ()  # directories that come first in PATH: bin of the virtual environment
     mounts: tuple[Mount, ...] = ()  # copied for each container, which may write there
 
 
@@ -50,13 +50,13 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """One container as a process: variables are expanded, volumes are folders."""
+    """One container as a process: variables are expanded, volumes are directories."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     working_directory: str = "/"
     host_name: str = ""
-    hosts: str = ""  # the content of /etc/hosts; empty for the machine's
+    hosts: str = ""  # the content of /etc/hosts; empty for the host's
     mounts: tuple[Mount, ...] = ()
     user: int = 0  # the uid inside the container
     memory_bytes: int | None = None
@@ -64,7 +64,7 @@ class Command:
 
 
 class StartError(Exception):
-    """The process could not be started: the program is missing, or the machine refuses. str() is the message."""
+    """The process could not be started: the program is missing, or the host refuses. str() is the message."""
 
 
 class Process(Protocol):

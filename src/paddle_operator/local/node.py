@@ -46,7 +46,7 @@ class Node:
     def __init__(
         self,
         client: Client,
-        folder: Path,
+        directory: Path,
         *,
         images: ImageSource,
         sandbox: Sandbox,
@@ -62,14 +62,14 @@ class Node:
         self._client = client
         self._clock = clock or SystemClock()
         self._lease_renew_seconds = lease_renew_seconds
-        self.logs = logs or LogFiles(folder, self._clock)
+        self.logs = logs or LogFiles(directory, self._clock)
         machine = machine or detect_machine()
         scope = Scope(namespace)
         self._pods: Informer[LocalPod, LocalPod] = Informer(client, PODS, scope, clock=self._clock)
         self._services: Informer[Service, Service] = Informer(client, SERVICES, scope, clock=self._clock)
         self._nodes: Informer[NodeView, NodeView] = Informer(client, NODES, clock=self._clock)
         self._configs = ConfigManager(client, scope, self._clock)
-        self._claims = ClaimCache(client, folder, scope, self._clock)
+        self._claims = ClaimCache(client, directory, scope, self._clock)
         self._binder = VolumeBinder(client, self._claims, self._clock) if binds_claims else None
         self._recorder = Recorder(client, reporter=KUBELET, clock=self._clock)
         self._scheduler_recorder = Recorder(client, reporter=SCHEDULER, clock=self._clock)
@@ -77,14 +77,14 @@ class Node:
         self._node_manager = NodeManager(client, name, block, machine, self._clock)
         self._scheduler = self._build_scheduler(machine)
         hosts = HostRecordCache(self._services.store, self._pods.store)
-        deps = self._pod_deps(folder, images, sandbox, machine, hosts)
+        deps = self._pod_deps(directory, images, sandbox, machine, hosts)
         self._kubelet = Kubelet(client, self._pods, self._statuses, self._node_manager, block, hosts, deps)
 
     def _pod_deps(
-        self, folder: Path, images: ImageSource, sandbox: Sandbox, machine: Machine, hosts: HostRecordCache
+        self, directory: Path, images: ImageSource, sandbox: Sandbox, machine: Machine, hosts: HostRecordCache
     ) -> PodDeps:
         return PodDeps(
-            folder=folder,
+            directory=directory,
             images=images,
             sandbox=sandbox,
             logs=self.logs,

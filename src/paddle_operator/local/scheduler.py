@@ -1,6 +1,6 @@
 """Binds pods without a node in the order of their creation, whatever schedulerName they have.
 
-All nodes are the same machine: resources are counted over all of them, host ports per node, since each has its own
+All nodes are the same host: resources are counted over all of them, host ports per node, since each has its own
 address.
 """
 
@@ -217,7 +217,7 @@ def _node_mismatches(pod: LocalPod, node: NodeInfo) -> Iterator[str]:
 def _insufficient_resources(requests: Amounts, allocatable: Amounts, used: Amounts) -> list[str]:
     zero = Fraction(0)
     messages = {"pods": "Too many pods"}
-    # Ephemeral storage is not counted: other programs use this machine's disk, too.
+    # Ephemeral storage is not counted: other programs use the host's disk, too.
     return [
         messages.get(resource, f"Insufficient {resource}")
         for resource, request in sorted(requests.items())

@@ -1,7 +1,7 @@
 """Binds PersistentVolumeClaims: to the volume that they name, to one that fits, or to a new one.
 
-Whatever storage a PersistentVolume declares, on this machine it is a folder, so that a YAML written for a cluster
-works. No folder is ever removed: the data of a deleted claim stay.
+Whatever storage a PersistentVolume declares, here it is a directory of the host, so that a YAML written for a
+cluster works. No directory is ever removed: the data of a deleted claim stay.
 """
 
 import asyncio
@@ -80,17 +80,17 @@ VOLUMES = Resource("api/v1", "persistentvolumes", PersistentVolume, namespaced=F
 
 
 class ClaimCache:
-    """Caches claims and volumes, and maps a claim to its folder.
+    """Caches claims and volumes, and maps a claim to its directory.
 
-    That is `volumes/<namespace>/<claim>` if it exists, else the path of its volume, else a new folder.
+    That is `volumes/<namespace>/<claim>` if it exists, else the path of its volume, else a new directory.
     """
 
-    def __init__(self, client: Client, folder: Path, scope: Scope, clock: Clock) -> None:
+    def __init__(self, client: Client, directory: Path, scope: Scope, clock: Clock) -> None:
         self.claims: Informer[PersistentVolumeClaim, PersistentVolumeClaim] = Informer(
             client, CLAIMS, scope, clock=clock
         )
         self.volumes: Informer[PersistentVolume, PersistentVolume] = Informer(client, VOLUMES, clock=clock)
-        self._folder = folder / "volumes"
+        self._directory = directory / "volumes"
 
     def listen(self, listener: Callable[[], None]) -> None:
         self.claims.store.listen(lambda *_: listener())
@@ -105,25 +105,25 @@ class ClaimCache:
             return f'persistentvolumeclaim "{claim}" is being deleted'
         return "" if found.status.phase == "Bound" else "pod has unbound immediate PersistentVolumeClaims"
 
-    def claim_folder(self, namespace: str, claim: str) -> Path:
-        """Create the folder if it is missing. Raises MountError or OSError."""
+    def claim_directory(self, namespace: str, claim: str) -> Path:
+        """Return the directory of a bound claim, created if missing. Raises MountError or OSError."""
         if error := self.claim_error(namespace, claim):
             raise MountError(error)
         found = self.claims.store.get(Key(namespace, claim))
-        folder = self.default_folder(Key(namespace, claim))
-        if folder.is_symlink() and not folder.exists():
+        directory = self.default_directory(Key(namespace, claim))
+        if directory.is_symlink() and not directory.exists():
             raise MountError(
-                f"{folder} is a link to {folder.readlink()}, which does not exist: create it, or change --volume"
+                f"{directory} is a link to {directory.readlink()}, which does not exist: create it, or change --volume"
             )
-        if not folder.exists():
+        if not directory.exists():
             volume = self.volumes.store.get(Key("", found.spec.volume_name)) if found else None
-            if volume and (source := volume.spec.host_path or volume.spec.local) and source.path != str(folder):
-                folder = Path(source.path)
-            folder.mkdir(parents=True, exist_ok=True)
-        return folder.resolve()
+            if volume and (source := volume.spec.host_path or volume.spec.local) and source.path != str(directory):
+                directory = Path(source.path)
+            directory.mkdir(parents=True, exist_ok=True)
+        return directory.resolve()
 
-    def default_folder(self, claim: Key) -> Path:
-        return self._folder / claim.namespace / claim.name
+    def default_directory(self, claim: Key) -> Path:
+        return self._directory / claim.namespace / claim.name
 
 
 class VolumeBinder:
@@ -219,7 +219,7 @@ class VolumeBinder:
                 "persistentVolumeReclaimPolicy": "Retain",
                 "storageClassName": claim.spec.storage_class_name or "",
                 "volumeMode": claim.spec.volume_mode,
-                "hostPath": {"path": str(self._cache.default_folder(claim.key))},
+                "hostPath": {"path": str(self._cache.default_directory(claim.key))},
             },
         }
         try:

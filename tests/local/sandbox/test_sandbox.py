@@ -442,7 +442,7 @@ def test_probe_accepts_a_masked_proc() -> None:
     # As container engines do it; the kernel then refuses another /proc, in which they would be in sight.
     name, limitations = probe_after("mount -t tmpfs none /proc/sys")
     assert name == "NamespaceSandbox"
-    assert any("see the machine's processes in /proc" in note for note in limitations)
+    assert any("see the host's processes in /proc" in note for note in limitations)
 
 
 def test_nested_root_gets_namespaces() -> None:

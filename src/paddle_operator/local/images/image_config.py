@@ -72,7 +72,7 @@ ResolveBase = Callable[[str], ImageConfig | None]
 
 
 def read_image_config(dockerfile: Path, build_arguments: Mapping[str, str], resolve_base: ResolveBase) -> ImageConfig:
-    """Read the config of the last stage. Raises CannotObey, DockerfileError, OSError and UnicodeDecodeError."""
+    """Read the config of the last stage. Raises UnsupportedInstruction, DockerfileError, OSError and UnicodeDecodeError."""
     return _ConfigBuilder(dockerfile, build_arguments, resolve_base).build()
 
 

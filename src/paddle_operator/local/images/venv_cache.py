@@ -208,8 +208,8 @@ def _key(python: Interpreter, commands: Sequence[PipCommand], layer: Path) -> st
         for command in commands
         for paths in [_paths(command, layer)]
     ]
-    python_and_machine = (python.version, str(python.path.resolve()), platform.machine())
-    return hashlib.sha256(repr((python_and_machine, inputs)).encode()).hexdigest()[:24]
+    platform_key = (python.version, str(python.path.resolve()), platform.machine())
+    return hashlib.sha256(repr((platform_key, inputs)).encode()).hexdigest()[:24]
 
 
 def _paths(command: PipCommand, layer: Path) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""The node agent: runs the pods that are bound to this machine as processes, and reports their status."""
+"""The node agent: runs the pods that are bound to this host as processes, and reports their status."""

@@ -23,7 +23,7 @@ from paddle_operator.local.kubelet.pod import ContainerSpec
 from paddle_operator.local.kubelet.pod_context import PodContext
 from paddle_operator.local.kubelet.pod_status import CONFIG_ERROR, CREATE_ERROR
 from paddle_operator.local.kubelet.projected_volume import MountError
-from paddle_operator.local.kubelet.volume_manager import remove_folder
+from paddle_operator.local.kubelet.volume_manager import remove_directory
 from paddle_operator.local.sandbox.sandbox import PlainSandbox
 
 FIRST_CREATE_BACKOFF_SECONDS = 1.0
@@ -71,7 +71,7 @@ class ContainerConfig:
         return message.decode(errors="replace")
 
     async def remove_files(self, restart: int) -> None:
-        await asyncio.to_thread(remove_folder, self._scratch(restart))
+        await asyncio.to_thread(remove_directory, self._scratch(restart))
 
     def _report_error(self, reason: str, message: str) -> None:
         self._set_waiting(reason, message)
@@ -84,7 +84,7 @@ class ContainerConfig:
         arguments = resolve_command(spec, image, variables)
         scratch = self._scratch(restart)
         mounts = context.mounts(spec, variables)
-        await asyncio.to_thread(remove_folder, scratch)
+        await asyncio.to_thread(remove_directory, scratch)
         image_mounts = await asyncio.to_thread(_copy_image_files, image.mounts, scratch)
         (scratch / "root").mkdir(parents=True, exist_ok=True)
         (scratch / "termination-log").touch()
@@ -105,7 +105,7 @@ class ContainerConfig:
         )
 
     def _scratch(self, restart: int) -> Path:
-        return self._context.folder / self._spec.name / f"scratch-{restart}"
+        return self._context.directory / self._spec.name / f"scratch-{restart}"
 
 
 def _error_message(error: MountError | OSError) -> str:
@@ -139,6 +139,6 @@ def _user(spec: ContainerSpec, context: PodContext) -> int:
 
 
 def _home(sandbox: Sandbox) -> str:
-    """HOME as images set it; a process without namespaces may not be allowed to use the machine's /root."""
+    """HOME as images set it; a process without namespaces may not be allowed to use the host's /root."""
     is_plain = isinstance(sandbox, PlainSandbox) and os.geteuid() != 0
     return str(Path.home()) if is_plain else "/root"

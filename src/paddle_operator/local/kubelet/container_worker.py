@@ -171,7 +171,7 @@ class ContainerWorker:
         self._on_status_change()
 
     async def _start(self, run: _Run) -> None:
-        """Raises OSError if the machine has no room for another process or file."""
+        """Raises OSError if the host has no resources for another process or file."""
         self._run = run
         self._log = self._context.deps.logs.open(self._context.pod.uid, self.spec.name, self.view.restarts)
         self._output = OutputPipe(self._log.write)

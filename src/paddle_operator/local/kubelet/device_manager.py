@@ -8,7 +8,7 @@ from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod
 
 
 class DeviceManager:
-    """Allocates the machine's GPUs to pods."""
+    """Allocates the host's GPUs to pods."""
 
     def __init__(self, count: int) -> None:
         self._owners: dict[int, str] = dict.fromkeys(range(count), "")

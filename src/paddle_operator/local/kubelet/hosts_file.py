@@ -101,10 +101,10 @@ class HostRecordCache:
         self._records = None
 
 
-def render_hosts(pod: LocalPod, address: str, records: Iterable[HostRecord], machine_hosts: str = "") -> str:
-    """The content of the file; pods on the host's network also see `machine_hosts`, the machine's own file."""
+def render_hosts(pod: LocalPod, address: str, records: Iterable[HostRecord], host_file: str = "") -> str:
+    """The content of the file; pods on the host's network also see `host_file`, the host's own /etc/hosts."""
     lines = ["# Managed by the local cluster: changes are overwritten."]
-    lines += [machine_hosts.rstrip("\n")] if pod.spec.host_network and machine_hosts else _LOCALHOST
+    lines += [host_file.rstrip("\n")] if pod.spec.host_network and host_file else _LOCALHOST
     own = [pod.host_name]
     if pod.spec.subdomain and not pod.spec.host_network:
         own = [f"{pod.host_name}.{pod.spec.subdomain}.{pod.key.namespace}.{DOMAIN}", pod.host_name]

@@ -1,4 +1,4 @@
-"""The kubelet's sync loop: starts, updates and cleans up one worker for each pod that is bound to this machine."""
+"""The kubelet's sync loop: starts, updates and cleans up one worker for each pod that is bound to this host."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from paddle_operator.local.kubelet.pod_context import PodContext, PodDeps
 from paddle_operator.local.kubelet.pod_status import LOST, NODE_SHUTDOWN, lost_status
 from paddle_operator.local.kubelet.pod_worker import FINAL_STATUS_SECONDS, PodWorker
 from paddle_operator.local.kubelet.status_manager import StatusManager
-from paddle_operator.local.kubelet.volume_manager import memory_folder, remove_folder
+from paddle_operator.local.kubelet.volume_manager import memory_directory, remove_directory
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ REFRESH_INTERVAL_SECONDS = 0.05  # files of running pods are refreshed at most t
 
 
 class Kubelet:
-    """Serves the pods of all nodes of this machine. `run` once; `stop` ends it."""
+    """Serves the pods of all nodes of this host. `run` once; `stop` ends it."""
 
     def __init__(
         self,
@@ -173,27 +173,27 @@ class Kubelet:
     # Recovery and files
 
     async def recover(self) -> None:
-        """Report the pods that an earlier process ran, whose processes ended with it, and remove orphaned folders."""
+        """Report the pods that an earlier process ran as lost, and remove directories without a pod."""
         for pod in list(self._pods.store):
             if self._nodes.owns(pod.spec.node_name) and pod.has_run and not pod.finished:
                 log.warning("pod lost with an earlier local cluster", extra={"key": str(pod.key)})
                 self._deps.recorder.warning(ObjectReference("v1", "Pod", pod.key, pod.uid), LOST.reason, LOST.message)
                 await self._statuses.write(pod.key, pod.uid, lambda current: lost_status(current, self._clock.now()))
                 await asyncio.to_thread(self._remove_all_but_logs, pod.uid)
-        await asyncio.to_thread(self._remove_orphaned_folders)
+        await asyncio.to_thread(self._remove_orphaned_directories)
 
     def _remove_all_but_logs(self, uid: str) -> None:
-        folder = self._deps.folder / "pods" / uid
-        for each in (folder / "_volumes", memory_folder(uid), *folder.glob("*/scratch-*")):
-            remove_folder(each)
+        directory = self._deps.directory / "pods" / uid
+        for each in (directory / "_volumes", memory_directory(uid), *directory.glob("*/scratch-*")):
+            remove_directory(each)
 
-    def _remove_orphaned_folders(self) -> None:
+    def _remove_orphaned_directories(self) -> None:
         known = {pod.uid for pod in self._pods.store}
-        folder = self._deps.folder / "pods"
-        for each in folder.iterdir() if folder.is_dir() else ():
+        directory = self._deps.directory / "pods"
+        for each in directory.iterdir() if directory.is_dir() else ():
             if each.name not in known:
-                remove_folder(memory_folder(each.name))
-                remove_folder(each)
+                remove_directory(memory_directory(each.name))
+                remove_directory(each)
 
     async def refresh_files(self) -> None:
         """Refresh the files of running pods after changes of ConfigMaps, Secrets and names, until cancelled."""

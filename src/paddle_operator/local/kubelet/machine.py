@@ -1,4 +1,4 @@
-"""Which cores, memory and GPUs does this machine have? Read once, when the node starts."""
+"""Which cores, memory and GPUs does this host have? Read once, when the node starts."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ NVIDIA_SMI_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Machine:
-    """What all nodes of the cluster share, since they are one machine."""
+    """What all nodes of the cluster share, since they all run on it."""
 
     cpu: float
     memory_bytes: int
@@ -50,7 +50,7 @@ def _memory_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
-        return 8 * 1024**3  # a guess is better than a machine on which nothing fits
+        return 8 * 1024**3  # a guess is better than a host on which no pod fits
 
 
 def _count_gpus() -> int:

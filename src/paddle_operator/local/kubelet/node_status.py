@@ -1,4 +1,4 @@
-"""Registers this machine's nodes with the API server: Node objects and their Leases."""
+"""Registers the nodes of this host with the API server: Node objects and their Leases."""
 
 import logging
 import platform
@@ -32,7 +32,7 @@ NODES = Resource("api/v1", "nodes", NodeView, namespaced=False)
 
 
 class NodeManager:
-    """`<name>-1` and further nodes on request; all are this machine, each with its own address."""
+    """`<name>-1` and further nodes on request; all run on this host, each with its own address."""
 
     def __init__(self, client: Client, name: str, block: AddressBlock, machine: Machine, clock: Clock) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """A pod as the kubelet reads it: its spec, its volumes, and its last reported status.
 
-A volume source that is missing here is one that a pod cannot have on this machine.
+Volume sources that local mode does not support are missing.
 """
 
 from datetime import datetime

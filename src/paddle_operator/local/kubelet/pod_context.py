@@ -15,7 +15,7 @@ from paddle_operator.local.kubelet.device_manager import gpu_env
 from paddle_operator.local.kubelet.hosts_file import HostRecord, render_hosts
 from paddle_operator.local.kubelet.machine import Machine
 from paddle_operator.local.kubelet.pod import ContainerSpec, LocalPod
-from paddle_operator.local.kubelet.volume_manager import ClaimFolders, VolumeManager
+from paddle_operator.local.kubelet.volume_manager import ClaimDirectories, VolumeManager
 
 log = logging.getLogger(__name__)
 
@@ -24,14 +24,14 @@ HOSTS_PATH = "/etc/hosts"
 
 @dataclass(frozen=True)
 class PodDeps:
-    """What all pods of the machine share."""
+    """What all pods of the host share."""
 
-    folder: Path  # the state folder
+    directory: Path  # the state directory
     images: ImageSource
     sandbox: Sandbox
     logs: LogFiles
     configs: ConfigReader
-    claims: ClaimFolders
+    claims: ClaimDirectories
     host_records: Callable[[], tuple[HostRecord, ...]]
     recorder: Recorder
     machine: Machine
@@ -44,8 +44,8 @@ class PodContext:
         self.node_address = node_address
         self.address = node_address if pod.spec.host_network else ""
         self.deps = deps
-        self.folder = deps.folder / "pods" / pod.uid
-        self.volumes = VolumeManager(pod, self.folder / "_volumes", deps.configs, deps.claims)
+        self.directory = deps.directory / "pods" / pod.uid
+        self.volumes = VolumeManager(pod, self.directory / "_volumes", deps.configs, deps.claims)
         self.sandbox_ready = False  # its volumes and its /etc/hosts exist
         self.terminating = False  # no container is restarted any more
         self._gpus = gpus
@@ -84,9 +84,9 @@ class PodContext:
                 timer.cancel()
 
     def set_up(self) -> None:
-        """Create the pod's folders and volumes. Raises MountError or OSError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)  # it contains Secrets
+        """Create the pod's directories and volumes. Raises MountError or OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)  # it contains Secrets
         self.volumes.set_up(self.downward)
 
     def refresh(self) -> None:
@@ -101,9 +101,9 @@ class PodContext:
 
     def write_hosts(self) -> Path:
         """Write /etc/hosts in place, since containers mount the file and not its name. Raises OSError."""
-        path = self.folder / "_hosts"
-        machine_hosts = _machine_hosts() if self.pod.spec.host_network else ""
-        text = render_hosts(self.pod, self.address, self.deps.host_records(), machine_hosts)
+        path = self.directory / "_hosts"
+        host_file = _host_file() if self.pod.spec.host_network else ""
+        text = render_hosts(self.pod, self.address, self.deps.host_records(), host_file)
         if text != self._hosts:
             with path.open("r+b" if path.exists() else "xb") as file:
                 file.write(text.encode())
@@ -122,7 +122,7 @@ class PodContext:
         return gpu_env(self.pod, container.name, self._gpus)
 
 
-def _machine_hosts() -> str:
+def _host_file() -> str:
     try:
         return Path(HOSTS_PATH).read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -122,10 +122,10 @@ def _check_path(path: str) -> str:
     return path
 
 
-def write_files(folder: Path, files: Mapping[str, ProjectedFile]) -> None:
-    """Replace the folder's content by these files, atomically for readers. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data = folder / f"..{secrets.token_hex(6)}"
+def write_files(directory: Path, files: Mapping[str, ProjectedFile]) -> None:
+    """Replace the directory's content by these files, atomically for readers. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    data = directory / f"..{secrets.token_hex(6)}"
     try:
         for path, file in files.items():
             target = data / path
@@ -133,24 +133,24 @@ def write_files(folder: Path, files: Mapping[str, ProjectedFile]) -> None:
             target.write_bytes(file.content)
             target.chmod(file.mode)
         data.mkdir(exist_ok=True)
-        new = folder / "..data_tmp"
+        new = directory / "..data_tmp"
         new.unlink(missing_ok=True)
         new.symlink_to(data.name)
-        new.rename(folder / _DATA_LINK)
+        new.rename(directory / _DATA_LINK)
     except OSError:
         shutil.rmtree(data, ignore_errors=True)
         raise
-    _update_links(folder, {PurePosixPath(path).parts[0] for path in files})
-    for old in folder.iterdir():
+    _update_links(directory, {PurePosixPath(path).parts[0] for path in files})
+    for old in directory.iterdir():
         if old.name.startswith("..") and old.name not in (_DATA_LINK, data.name):
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _update_links(folder: Path, names: set[str]) -> None:
+def _update_links(directory: Path, names: set[str]) -> None:
     for name in names:
-        link = folder / name
+        link = directory / name
         if not link.is_symlink():
             link.symlink_to(Path(_DATA_LINK) / name)
-    for link in folder.iterdir():
+    for link in directory.iterdir():
         if link.is_symlink() and link.name != _DATA_LINK and link.name not in names:
             os.unlink(link)

@@ -1,7 +1,7 @@
-"""Creates a pod's volumes as folders of this machine, and maps them to each container's mounts.
+"""Creates a pod's volumes as directories of the host, and maps them to each container's mounts.
 
-An emptyDir in memory is a folder of /dev/shm. A claim is the folder `volumes/<namespace>/<claim>` of the state folder,
-or the target of a link of that name, whatever storage its PersistentVolume declares.
+An emptyDir in memory is a directory of /dev/shm. A claim is the directory `volumes/<namespace>/<claim>` below the
+state directory, or the target of a link of that name, whatever storage its PersistentVolume declares.
 """
 
 import os
@@ -38,17 +38,17 @@ _HOST_PATH_TYPES: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-class ClaimFolders(Protocol):
-    def claim_folder(self, namespace: str, claim: str) -> Path:
-        """The folder with a claim's files. Raises MountError while the claim is missing or not bound."""
+class ClaimDirectories(Protocol):
+    def claim_directory(self, namespace: str, claim: str) -> Path:
+        """The directory with a claim's files. Raises MountError while the claim is missing or not bound."""
 
 
 class VolumeManager:
-    """The volumes of one pod; nothing else uses `folder`."""
+    """The volumes of one pod; nothing else uses `directory`."""
 
-    def __init__(self, pod: LocalPod, folder: Path, configs: ConfigReader, claims: ClaimFolders) -> None:
+    def __init__(self, pod: LocalPod, directory: Path, configs: ConfigReader, claims: ClaimDirectories) -> None:
         self._pod = pod
-        self._folder = folder
+        self._directory = directory
         self._configs = configs
         self._claims = claims
         self._written: dict[str, Files] = {}
@@ -83,9 +83,9 @@ class VolumeManager:
         return tuple(self._mount(mount, variables) for mount in container.volume_mounts)
 
     def remove(self) -> None:
-        """Remove the folders that only this pod uses."""
-        for folder in (self._folder, memory_folder(self._pod.uid)):
-            remove_folder(folder)
+        """Remove the directories that only this pod uses."""
+        for directory in (self._directory, memory_directory(self._pod.uid)):
+            remove_directory(directory)
 
     def _volume_path(self, volume: Volume, context: DownwardContext) -> Path:
         if volume.empty_dir:
@@ -93,7 +93,7 @@ class VolumeManager:
         if volume.host_path:
             return _host_path(volume.host_path)
         if volume.persistent_volume_claim:
-            return self._claims.claim_folder(self._pod.key.namespace, volume.persistent_volume_claim.claim_name)
+            return self._claims.claim_directory(self._pod.key.namespace, volume.persistent_volume_claim.claim_name)
         files = projected_files(volume, context, self._configs)
         if files is None:
             raise MountError(f"local mode does not support volumes of this type: it supports {SUPPORTED_TYPES}")
@@ -101,17 +101,17 @@ class VolumeManager:
 
     def _empty_dir(self, name: str, source: EmptyDirSource) -> Path:
         in_memory = source.medium == "Memory" and SHARED_MEMORY.is_dir()
-        folder = (memory_folder(self._pod.uid) if in_memory else self._folder) / name
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o777)
-        return folder
+        directory = (memory_directory(self._pod.uid) if in_memory else self._directory) / name
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o777)
+        return directory
 
     def _write(self, name: str, files: Files) -> Path:
-        folder = self._folder / name
+        directory = self._directory / name
         if self._written.get(name) != files:
-            write_files(folder, files)
+            write_files(directory, files)
             self._written[name] = files
-        return folder
+        return directory
 
     def _mount(self, mount: VolumeMount, variables: Mapping[str, str]) -> Mount:
         volume = next((each for each in self._pod.spec.volumes if each.name == mount.name), None)
@@ -126,9 +126,9 @@ class VolumeManager:
         return Mount(path, mount.mount_path, read_only)
 
 
-def _sub_path(folder: Path, sub_path: str, *, create: bool) -> Path:
-    """A subPath's file or folder, created if it is missing. Raises MountError if it leads out of the volume."""
-    root = folder.resolve()
+def _sub_path(directory: Path, sub_path: str, *, create: bool) -> Path:
+    """A subPath's file or directory, created if it is missing. Raises MountError if it leads out of the volume."""
+    root = directory.resolve()
     path = (root / sub_path).resolve()
     if not path.is_relative_to(root):
         raise MountError(f'subPath "{sub_path}" leads out of the volume: use a relative path without .. or links')
@@ -148,7 +148,7 @@ def _host_path(source: HostPathSource) -> Path:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        if not source.type:  # kubelet does not check, and the container engine creates a folder
+        if not source.type:  # kubelet does not check, and the container engine creates a directory
             path.mkdir(parents=True)
             return path
         raise MountError(f"hostPath type check failed: {path} does not exist") from None
@@ -158,13 +158,13 @@ def _host_path(source: HostPathSource) -> Path:
     return path
 
 
-def memory_folder(uid: str) -> Path:
-    """The folder of a pod's emptyDir volumes with medium Memory."""
+def memory_directory(uid: str) -> Path:
+    """The directory of a pod's emptyDir volumes with medium Memory."""
     return SHARED_MEMORY / f"paddle-operator-{uid}"
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder even if a program removed its write permission. What cannot be removed stays."""
+def remove_directory(directory: Path) -> None:
+    """Remove a directory even if a program removed its write permission. What cannot be removed stays."""
 
     def retry_with_permission(function: Callable[..., object], path: str, _: object) -> None:
         try:
@@ -177,5 +177,5 @@ def remove_folder(folder: Path) -> None:
         except OSError:
             return
 
-    if folder.is_dir():
-        shutil.rmtree(folder, onerror=retry_with_permission)
+    if directory.is_dir():
+        shutil.rmtree(directory, onerror=retry_with_permission)

@@ -16,7 +16,7 @@ _sequence = itertools.count(1)  # shared by all sandboxes of this process
 
 
 class CgroupsUnavailable(Exception):
-    """This machine lets us create no cgroups; str() is the reason, to follow "because"."""
+    """No cgroup can be created on this host; str() is the reason, to follow "because"."""
 
 
 class MemoryCgroup:

@@ -113,7 +113,7 @@ class ContainerProcess:
 
 
 class LocalSandbox:
-    """What both sandboxes share. `limitations` has a sentence for each thing that containers lack on this machine."""
+    """What both sandboxes share. `limitations` has a sentence for each thing that containers lack on this host."""
 
     def __init__(self, limitations: Sequence[str] = ()) -> None:
         self.limitations = list(limitations)
@@ -161,9 +161,9 @@ class PlainSandbox(LocalSandbox):
     def __init__(self, reason: str) -> None:
         super().__init__(
             [
-                f"Containers run as plain processes, because {reason}: they see the machine's files and processes, "
+                f"Containers run as plain processes, because {reason}: they see the host's files and processes, "
                 "volumes are not at their mount paths (only the working directory and the program are looked for in "
-                "them), and /tmp, /etc/hosts and the host name are the machine's."
+                "them), and /tmp, /etc/hosts and the host name are the host's."
             ]
         )
 
@@ -172,7 +172,7 @@ class PlainSandbox(LocalSandbox):
 
 
 async def detect_sandbox(read_only_paths: Sequence[Path] = ()) -> LocalSandbox:
-    """Start a probe and return the strongest sandbox that this machine supports."""
+    """Start a probe and return the strongest sandbox that this host supports."""
     if sys.platform != "linux":
         return PlainSandbox(f"{platform.system()} has no namespaces")
     sandbox = NamespaceSandbox(read_only_paths)
@@ -189,7 +189,7 @@ async def detect_sandbox(read_only_paths: Sequence[Path] = ()) -> LocalSandbox:
         return PlainSandbox(f"`cat /proc/1/comm` ended with {code} in namespaces of its own")
     if first_process != b"cat\n":
         sandbox.limitations.append(
-            "Containers see the machine's processes in /proc, because parts of /proc are masked here."
+            "Containers see the host's processes in /proc, because parts of /proc are masked here."
         )
     return sandbox
 
@@ -249,7 +249,7 @@ async def _start(spec: dict[str, Any], output: int, cgroup: MemoryCgroup | None)
     except OSError as error:
         if cgroup:
             cgroup.remove()
-        raise StartError(f"this machine cannot start another process: {error.strerror}") from None
+        raise StartError(f"the host cannot start another process: {error.strerror}") from None
     text = marshal.dumps(spec)
     try:
         await container.start(len(text).to_bytes(8, "big") + text)
@@ -291,7 +291,7 @@ def _hidden_interpreter_directories() -> list[Path]:
     """Directories of this Python that the container's own /tmp would hide."""
     hidden = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 -- the container's
     own = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    return [path for path in own if any(path.is_relative_to(folder) for folder in hidden)]
+    return [path for path in own if any(path.is_relative_to(other) for other in hidden)]
 
 
 def _apparmor_hint() -> str:

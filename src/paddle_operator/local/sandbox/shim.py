@@ -26,7 +26,7 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
-HOST_ROOT, CONTAINER_ROOT = "/machine", "/root"  # mount points of both roots while the container's is being built
+HOST_ROOT, CONTAINER_ROOT = "/host", "/root"  # mount points of both roots while the container's is being built
 REQUEST_TERMINATE, REQUEST_KILL = b"t", b"k"
 
 
