@@ -15,10 +15,10 @@ from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Object, Resource
 from paddle_operator.local.kubelet.container_env import CONFIG_MAP, SECRET, key_not_found_message, not_found_message
 from paddle_operator.local.kubelet.pod import (
-    ConfigMapSource,
+    ConfigMapVolumeSource,
     ContainerSpec,
     LocalPod,
-    SecretSource,
+    SecretVolumeSource,
     Volume,
     VolumeProjection,
 )
@@ -85,13 +85,13 @@ def volume_requirements(pod: LocalPod) -> Iterator[Requirement]:
 
 
 def _source_requirements(source: Volume | VolumeProjection) -> Iterator[Requirement]:
-    kinds: tuple[tuple[str, ConfigMapSource | SecretSource | None], ...] = (
+    kinds: tuple[tuple[str, ConfigMapVolumeSource | SecretVolumeSource | None], ...] = (
         (CONFIG_MAP, source.config_map),
         (SECRET, source.secret),
     )
     for kind, files in kinds:
         if files and not files.optional:
-            name = files.name or (files.secret_name if isinstance(files, SecretSource) else "")
+            name = files.name or (files.secret_name if isinstance(files, SecretVolumeSource) else "")
             yield Requirement(kind, name, tuple(item.key for item in files.items))
 
 

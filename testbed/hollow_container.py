@@ -23,8 +23,8 @@ from paddle_operator.local.kubelet.pod_status import (
     CRASH_LOOP,
     POD_INITIALIZING,
     SIGKILL_EXIT_CODE,
+    ContainerState,
     ContainerView,
-    State,
 )
 from testbed.hollow_script import NEVER, ContainerBehaviour, Script, SimulatedRun
 
@@ -60,7 +60,7 @@ class SimulatedContainer:
             self._set_container_id()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ContainerState:
         return self.view.state
 
     @property

@@ -1,4 +1,4 @@
-"""Tries, deadlines and expiry of a job as text."""
+"""Retries, deadlines and expiry of a job as text."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobSpec, PaddleJobStatus, Phase, RoleSpec
-from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_tries, upcoming_deadlines
+from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_retries, upcoming_deadlines
 from paddle_operator.kube.objects import Meta
 from paddle_operator.plan.job_view import Job
 
@@ -25,23 +25,23 @@ def make_job(phase: str = Phase.RUNNING, status: dict[str, Any] | None = None, *
 
 def test_job_without_policies_has_no_lines() -> None:
     assert set(upcoming_deadlines(make_job(), (), T0).values()) == {""}
-    assert (format_tries(make_job(), T0), format_deadline(make_job(), T0), format_expiry(make_job(), T0)) == (
+    assert (format_retries(make_job(), T0), format_deadline(make_job(), T0), format_expiry(make_job(), T0)) == (
         "",
         "",
         "",
     )
 
 
-def test_tries_have_the_limit_and_the_next_time() -> None:
+def test_retries_have_the_limit_and_the_next_time() -> None:
     job = make_job(Phase.RESTARTING, {"restarts": 1, "next_attempt_time": T0 + 10 * SECOND}, backoff_limit=3)
-    assert format_tries(job, T0) == "tries used: 1 of 3, next at 12:00:10 UTC"
-    assert format_tries(job, T0 + 10 * SECOND) == "tries used: 1 of 3"
-    assert upcoming_deadlines(job, (), T0 + 3 * SECOND)["Tries"] == "1 of 3 used, next at 12:00:10 UTC (in 7s)"
+    assert format_retries(job, T0) == "retries used: 1 of 3, next at 12:00:10 UTC"
+    assert format_retries(job, T0 + 10 * SECOND) == "retries used: 1 of 3"
+    assert upcoming_deadlines(job, (), T0 + 3 * SECOND)["Retries"] == "1 of 3 used, next at 12:00:10 UTC (in 7s)"
 
 
 def test_page_shows_an_unused_limit() -> None:
-    assert upcoming_deadlines(make_job(backoff_limit=3), (), T0)["Tries"] == "0 of 3 used"
-    assert format_tries(make_job(backoff_limit=3), T0) == ""
+    assert upcoming_deadlines(make_job(backoff_limit=3), (), T0)["Retries"] == "0 of 3 used"
+    assert format_retries(make_job(backoff_limit=3), T0) == ""
 
 
 def test_deadline_has_time_and_distance() -> None:
@@ -93,4 +93,4 @@ def test_unfinished_job_shows_its_ttl(ttl: int) -> None:
 def test_invalid_job_has_no_lines() -> None:
     job = Job(Meta(name="mnist"), None, PaddleJobStatus(), ("spec is without a role",))
     assert upcoming_deadlines(job, (), T0) == {}
-    assert (format_tries(job, T0), format_deadline(job, T0), format_expiry(job, T0)) == ("", "", "")
+    assert (format_retries(job, T0), format_deadline(job, T0), format_expiry(job, T0)) == ("", "", "")

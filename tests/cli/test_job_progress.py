@@ -8,7 +8,7 @@ import pytest
 
 from paddle_operator.api.paddlejob import Condition, PaddleJobStatus, Phase, Role, RootFailure
 from paddle_operator.cli.job_progress import JobProgress, format_pod_detail, headline, status_message, summary
-from paddle_operator.cli.live_view import pods_table
+from paddle_operator.cli.live_view import live_table
 from paddle_operator.kube.objects import Meta, Pod
 from paddle_operator.plan.children import pod_view
 from paddle_operator.plan.job_view import Job
@@ -55,11 +55,11 @@ def test_headline_has_phase_ready_count_and_elapsed_time() -> None:
     assert headline(make_job(), T0 + timedelta(seconds=12)) == "mnist  Running  2/2  12s"
 
 
-def test_headline_and_summary_have_the_tries_used() -> None:
+def test_headline_and_summary_have_the_retries_used() -> None:
     job = make_job("Completed", "all 2 workers succeeded", "Completed", completion_time=T0, restarts=1)
-    assert headline(job, T0) == "mnist  Completed  2/2  0s  tries used: 1"
-    assert pods_table(JobProgress(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
-    assert summary(JobProgress(job), T0)[1:] == ["  tries used: 1"]
+    assert headline(job, T0) == "mnist  Completed  2/2  0s  retries used: 1"
+    assert live_table(JobProgress(job), T0).min_width == len(headline(job, T0)), "it stays on one line"
+    assert summary(JobProgress(job), T0)[1:] == ["  retries used: 1"]
 
 
 def test_suspended_summary_mentions_resume() -> None:
@@ -111,4 +111,4 @@ def test_pods_are_sorted_by_role_and_index() -> None:
     for name in ("worker-10", "worker-9", "ps-0"):
         progress.update_pod(make_pod(f"mnist-{name}", uid=name))
     assert [pod.view.name for pod in progress.sorted_pods] == ["mnist-ps-0", "mnist-worker-9", "mnist-worker-10"]
-    assert pods_table(progress, T0).row_count == 3
+    assert live_table(progress, T0).row_count == 3

@@ -87,7 +87,7 @@ def test_job_of_another_controller_is_left_to_it(paddlejob: InProcessPaddlejob, 
     assert paddlejob.json("tiny")["spec"]["suspend"] is True
 
 
-def test_tries_are_shown_during_the_job_and_at_its_end(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
+def test_retries_are_shown_during_the_job_and_at_its_end(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:
     once = "import os, sys\nfirst = not os.path.exists('/tries/one')\nopen('/tries/one', 'w').close()\nsys.exit(first)"
     (tmp_path / "tries").mkdir()
     volume = {"name": "tries", "hostPath": {"path": str(tmp_path / "tries")}}
@@ -100,13 +100,13 @@ def test_tries_are_shown_during_the_job_and_at_its_end(paddlejob: InProcessPaddl
     outcome = paddlejob("run", *write_program(tmp_path, once, backoffLimit=2, ttlSecondsAfterFinished=60), *arguments)
     assert outcome.code == 0, outcome
     assert "tiny-worker-0 exited 1: the program failed" in outcome.output
-    assert "; tries used: 1 of 2" in outcome.output
+    assert "; retries used: 1 of 2" in outcome.output
     tail = outcome.output.splitlines()[-3:]
     assert tail[0].startswith("tiny  Completed  after ")
-    assert tail[1] == "  tries used: 1 of 2"
+    assert tail[1] == "  retries used: 1 of 2"
     assert tail[2].startswith("  is deleted at ")
     assert "tiny   Completed   Single   1/1" in paddlejob("get", "-o", "wide").output
-    assert "Tries:       1 of 2 used" in paddlejob("describe", "tiny").output
+    assert "Retries:     1 of 2 used" in paddlejob("describe", "tiny").output
 
 
 async def test_run_of_a_suspended_job_ends_after_resume(paddlejob: InProcessPaddlejob, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from paddle_operator.cli import tables
 from paddle_operator.cli.describe import page
+from paddle_operator.cli.events import events_table
 from paddle_operator.cli.get import Format, format_manifests
 from paddle_operator.kube.objects import Pod
 from paddle_operator.plan.job_view import Job, StoredJob, job_view
@@ -117,7 +118,7 @@ def test_pods_have_state_address_and_restarts() -> None:
 
 
 def test_events_are_one_line_with_their_count() -> None:
-    assert tables.events_table([EVENT], NOW).splitlines() == [
+    assert events_table([EVENT], NOW).splitlines() == [
         "LAST SEEN   TYPE      REASON   OBJECT            MESSAGE",
         "2s (x3)     Warning   Failed   paddlejob/mnist   mnist-worker-1 exited 137",
     ]
@@ -127,7 +128,7 @@ def test_page_shows_addresses_and_why_the_job_failed() -> None:
     rendezvous = {"PADDLE_TRAINER_ENDPOINTS": "127.16.1.1:2379,127.16.1.2:2379"}
     text = "\n".join(page(JOB, [POD], [EVENT], rendezvous, NOW))
     assert "Why:         mnist-worker-1 exited 137" in text
-    assert "worker:      2 wanted: 1 running, 1 failed" in text
+    assert "worker:      2 desired: 1 running, 1 failed" in text
     assert "PADDLE_TRAINER_ENDPOINTS: 127.16.1.1:2379,127.16.1.2:2379" in text
     assert "Failed=True  PodFailed: mnist-worker-1 exited 137" in text
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddle_operator.cli.training_progress import Progress, format_result, parse_progress, parse_result
+from paddle_operator.cli.training_progress import TrainingProgress, format_result, parse_progress, parse_result
 
 
 @pytest.mark.parametrize(
@@ -10,15 +10,15 @@ from paddle_operator.cli.training_progress import Progress, format_result, parse
     [
         (
             'PADDLE_PROGRESS {"step": 10, "of": 100, "loss": 0.41, "samples_per_second": 812}',
-            Progress(10, 100, None, 0.41, 812),
+            TrainingProgress(10, 100, None, 0.41, 812),
         ),
-        ("epoch: 3, step: 120, loss: 0.5312, ips: 99.5 samples/s", Progress(120, None, 3, 0.5312, 99.5)),
-        ("[Epoch 0, batch 40] avg_loss: 1.25e-2", Progress(40, None, 0, 0.0125)),
-        ("step 7/80 loss=2.5", Progress(7, 80, None, 2.5)),
-        ("Epoch 2/10 - loss: 0.3 - 512 images/sec", Progress(None, None, 2, 0.3, 512)),
+        ("epoch: 3, step: 120, loss: 0.5312, ips: 99.5 samples/s", TrainingProgress(120, None, 3, 0.5312, 99.5)),
+        ("[Epoch 0, batch 40] avg_loss: 1.25e-2", TrainingProgress(40, None, 0, 0.0125)),
+        ("step 7/80 loss=2.5", TrainingProgress(7, 80, None, 2.5)),
+        ("Epoch 2/10 - loss: 0.3 - 512 images/sec", TrainingProgress(None, None, 2, 0.3, 512)),
     ],
 )
-def test_progress_is_parsed(line: str, progress: Progress) -> None:
+def test_progress_is_parsed(line: str, progress: TrainingProgress) -> None:
     assert parse_progress(line) == progress
 
 
@@ -37,11 +37,13 @@ def test_other_lines_have_no_progress(line: str) -> None:
 
 
 def test_missing_values_are_kept_on_merge() -> None:
-    assert Progress(10, 100, None, 0.5, 800).merge(Progress(20, None, None, 0.4)) == Progress(20, 100, None, 0.4, 800)
+    assert TrainingProgress(10, 100, None, 0.5, 800).merge(TrainingProgress(20, None, None, 0.4)) == TrainingProgress(
+        20, 100, None, 0.4, 800
+    )
 
 
 def test_progress_is_one_short_line() -> None:
-    assert str(Progress(20, 100, 1, 0.41234, 812.4)) == "epoch 1  step 20/100  loss 0.4123  812 samples/s"
+    assert str(TrainingProgress(20, 100, 1, 0.41234, 812.4)) == "epoch 1  step 20/100  loss 0.4123  812 samples/s"
 
 
 def test_result_shows_only_numbers() -> None:

@@ -16,7 +16,7 @@ from paddle_operator.api.paddlejob import PADDLE_JOB
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.local.apiserver.http_server import ApiServer
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import Kind, accept_all
 from testbed.control_plane import ControlPlane
@@ -28,7 +28,7 @@ TOKEN = "token-of-the-embedded-server"
 
 
 def served_kinds() -> tuple[Kind, ...]:
-    return (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all))
+    return (*BUILTIN_KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.container_logs import MAX_LINE_BYTES, LogError, LogFiles, LogWriter, PodLogOptions
+from paddle_operator.local.container_logs import MAX_LOG_LINE_BYTES, LogError, LogFiles, LogWriter, PodLogOptions
 from testbed.clock import FakeClock
 
 UID = "u1"
@@ -58,13 +58,13 @@ async def test_endless_line_is_stored_in_parts_and_read_as_one(logs: LogFiles) -
     writer = open_log(logs)
     for _ in range(100):
         writer.write(b"x" * 1000)
-    assert len(writer._partial_line) <= MAX_LINE_BYTES
+    assert len(writer._partial_line) <= MAX_LOG_LINE_BYTES
     logs.close(writer)
     assert await read(logs) == b"x" * 100_000 + b"\n"
 
 
 async def test_long_line_in_one_write_is_read_as_one(logs: LogFiles) -> None:
-    text = b"one\n" + b"y" * (3 * MAX_LINE_BYTES + 5) + b"\n" + b"z" * MAX_LINE_BYTES + b"\n"
+    text = b"one\n" + b"y" * (3 * MAX_LOG_LINE_BYTES + 5) + b"\n" + b"z" * MAX_LOG_LINE_BYTES + b"\n"
     logs.close(open_log(logs, text))
     assert await read(logs) == text
 

@@ -61,7 +61,7 @@ async def test_a_job_is_suspended_and_resumed_on_a_real_cluster(
     assert rests.output.splitlines()[-1].startswith("mnist is suspended and its pods are gone")
     assert await harness.list_pods() == {}
     page = (await paddlejob("describe", "mnist")).output
-    assert "Tries:       0 of 3 used" in page
+    assert "Retries:     0 of 3 used" in page
     assert "of 600 s left; the deadline is paused while the job is suspended" in page
     runs = await paddlejob("resume", "mnist")
     assert runs.code == 0, runs

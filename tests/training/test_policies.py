@@ -228,7 +228,7 @@ def test_failed_worker_resumes_from_the_checkpoint(job_runs: dict[str, JobRun]) 
     assert_resumed(before, after, "worker-0")
     assert run.replaced_pods == {"worker-worker-0", "worker-worker-1"}
     assert (run.job["status"]["attempt"], run.job["status"]["restarts"]) == (1, 1)
-    assert "tries used: 1 of 1" in run.outcome.output
+    assert "retries used: 1 of 1" in run.outcome.output
     results = run.outcome.results
     assert len({each["parameters"] for each in results.values()}) == 1, results
     assert results["worker-0"]["accuracy"] > 0.9

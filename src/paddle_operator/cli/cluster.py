@@ -16,7 +16,7 @@ from paddle_operator.embedded.state import State
 from paddle_operator.embedded.target import Target
 
 STOP_TIMEOUT_SECONDS = 120.0
-POLL_SECONDS = 0.05
+STOP_POLL_SECONDS = 0.05
 
 
 @with_target
@@ -78,7 +78,7 @@ def _wait_stopped(state: State, pid: int) -> None:
             raise UsageError(
                 f"process {pid} did not end within {STOP_TIMEOUT_SECONDS:g} s: read {state.log}, or kill it"
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(STOP_POLL_SECONDS)
 
 
 @with_target

@@ -1,4 +1,4 @@
-"""Formats tries, deadlines and expiry of a job. Pure: the time is an argument.
+"""Formats retries, deadlines and expiry of a job. Pure: the time is an argument.
 
 The times come from plan/, so they are those at which the operator acts.
 """
@@ -21,27 +21,27 @@ def upcoming_deadlines(job: Job, pods: Iterable[PodView], now: datetime) -> dict
         return {}
     observed = ObservedJob(job, job.spec, Children(tuple(pods)))
     return {
-        "Tries": _tries_row(job, job.spec, now),
+        "Retries": _retries_row(job, job.spec, now),
         "Deadline": _deadline_row(observed, job.spec, now),
         "Start by": _start_row(observed, job.spec, now),
         "Expiry": format_expiry(job, now),
     }
 
 
-def format_tries(job: Job, now: datetime) -> str:
-    """`tries used: 1 of 3, next at 12:00:10 UTC`; empty if none was used."""
+def format_retries(job: Job, now: datetime) -> str:
+    """`retries used: 1 of 3, next at 12:00:10 UTC`; empty if none was used."""
     if not job.status.restarts:
         return ""
     limit = job.spec.backoff_limit if job.spec else None
-    used = f"tries used: {job.status.restarts}" + ("" if limit is None else f" of {limit}")
+    used = f"retries used: {job.status.restarts}" + ("" if limit is None else f" of {limit}")
     next_at = backoff_until(job.status, now)
-    return f"{used}, next at {format_time(next_at, now)}" if next_at and not job.finished else used
+    return f"{used}, next at {format_clock_time(next_at, now)}" if next_at and not job.finished else used
 
 
 def format_deadline(job: Job, now: datetime) -> str:
     """`ends at 12:10:00 UTC`; empty if no deadline runs."""
     at = running_deadline(job, now)
-    return f"ends at {format_time(at, now)}" if at else ""
+    return f"ends at {format_clock_time(at, now)}" if at else ""
 
 
 def running_deadline(job: Job, now: datetime) -> datetime | None:
@@ -57,16 +57,16 @@ def format_expiry(job: Job, now: datetime) -> str:
     if limit is None:
         return ""
     if job.finished and (at := ttl_expiry(job)):
-        return f"is deleted at {format_time_and_distance(at, now)}: spec.ttlSecondsAfterFinished is {limit}"
+        return f"is deleted at {format_time_with_distance(at, now)}: spec.ttlSecondsAfterFinished is {limit}"
     return f"is deleted {limit} s after it finishes: spec.ttlSecondsAfterFinished"
 
 
-def _tries_row(job: Job, spec: PaddleJobSpec, now: datetime) -> str:
+def _retries_row(job: Job, spec: PaddleJobSpec, now: datetime) -> str:
     if spec.backoff_limit is None:
         return ""
     next_at = None if job.finished else backoff_until(job.status, now)
     used = f"{job.status.restarts} of {spec.backoff_limit} used"
-    return f"{used}, next at {format_time_and_distance(next_at, now)}" if next_at else used
+    return f"{used}, next at {format_time_with_distance(next_at, now)}" if next_at else used
 
 
 def _deadline_row(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
@@ -77,7 +77,9 @@ def _deadline_row(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> 
         left = max(0, limit - job.status.active_seconds)
         return f"{left} of {limit} s left; the deadline is paused while the job is suspended"
     at = running_deadline(job, now)
-    return f"ends at {format_time_and_distance(at, now)}: spec.activeDeadlineSeconds is {limit}" if at else f"{limit} s"
+    return (
+        f"ends at {format_time_with_distance(at, now)}: spec.activeDeadlineSeconds is {limit}" if at else f"{limit} s"
+    )
 
 
 def _start_row(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str:
@@ -85,19 +87,19 @@ def _start_row(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> str
         return ""
     at = start_deadline(observed, now)
     limit = spec.start_deadline_seconds
-    return f"{format_time_and_distance(at, now)}, or it fails: spec.startDeadlineSeconds is {limit}" if at else ""
+    return f"{format_time_with_distance(at, now)}, or it fails: spec.startDeadlineSeconds is {limit}" if at else ""
 
 
-def format_time_and_distance(at: datetime, now: datetime) -> str:
+def format_time_with_distance(at: datetime, now: datetime) -> str:
     """`12:00:10 UTC (in 7s)`; without the distance if it has passed."""
     return (
-        f"{format_time(at, now)} (in {human_duration((at - now).total_seconds())})"
+        f"{format_clock_time(at, now)} (in {human_duration((at - now).total_seconds())})"
         if at > now
-        else format_time(at, now)
+        else format_clock_time(at, now)
     )
 
 
-def format_time(at: datetime, now: datetime) -> str:
+def format_clock_time(at: datetime, now: datetime) -> str:
     """As in the operator's messages; with the date if it is more than 12 hours away."""
     near = abs(at - now) < timedelta(hours=12)
     return f"{at:%H:%M:%S} UTC" if near else f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from paddle_operator.api.paddlejob import Role, RoleStatus
 from paddle_operator.cli import tables
 from paddle_operator.cli.deadline_text import upcoming_deadlines
-from paddle_operator.cli.job_events import Event, list_events
+from paddle_operator.cli.events import Event, events_table, list_events
 from paddle_operator.cli.job_progress import status_message
 from paddle_operator.cli.options import JobName, with_target
 from paddle_operator.cli.output import echo
@@ -19,7 +19,12 @@ from paddle_operator.kube.objects import CONFIG_MAPS, Key, Pod
 from paddle_operator.plan.children import pod_view
 from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
-ENDPOINTS = ("PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER", "PADDLE_GLOO_HTTP_ENDPOINT")
+ENDPOINT_VARIABLES = (
+    "PADDLE_PSERVERS_IP_PORT_LIST",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "PADDLE_MASTER",
+    "PADDLE_GLOO_HTTP_ENDPOINT",
+)
 MIN_LABEL_WIDTH = 12
 
 
@@ -74,11 +79,11 @@ def page(job: Job, pods: list[Pod], events: list[Event], rendezvous: Mapping[str
             counts = _format_counts(role_spec.replicas, status.roles.get(role))
             yield f"{role + ':':<{MIN_LABEL_WIDTH}} {counts}"
     yield from _section("Pods", [tables.pods_table(pods, now)] if pods else ["  none"])
-    endpoints = {name: rendezvous[name] for name in ENDPOINTS if name in rendezvous}
+    endpoints = {name: rendezvous[name] for name in ENDPOINT_VARIABLES if name in rendezvous}
     yield from _section("Addresses", _labelled(endpoints) if endpoints else ["  not all known yet"])
     conditions = (f"  {each.type}={each.status}  {each.reason}: {each.message}" for each in status.conditions)
     yield from _section("Conditions", conditions)
-    yield from _section("Events", [tables.events_table(events, now)] if events else ["  none in the last hour"])
+    yield from _section("Events", [events_table(events, now)] if events else ["  none in the last hour"])
 
 
 def _labelled(values: Mapping[str, str]) -> Iterator[str]:
@@ -89,7 +94,7 @@ def _labelled(values: Mapping[str, str]) -> Iterator[str]:
 def _format_counts(replicas: int, counted: RoleStatus | None) -> str:
     names = ("pending", "starting", "running", "succeeded", "failed", "unknown")
     counts = [f"{number} {name}" for name in names if (number := getattr(counted, name, 0))]
-    return f"{replicas} wanted" + (f": {', '.join(counts)}" if counts else "")
+    return f"{replicas} desired" + (f": {', '.join(counts)}" if counts else "")
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

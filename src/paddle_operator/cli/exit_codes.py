@@ -1,7 +1,7 @@
 """Exit codes of all verbs, and that of a job that was deleted while a verb watched it. docs/en/local.md lists them."""
 
 from paddle_operator.api.paddlejob import KIND, Phase
-from paddle_operator.cli.job_events import Event, list_events
+from paddle_operator.cli.events import Event, list_events
 from paddle_operator.cli.output import echo_error
 from paddle_operator.kube.client import Client
 from paddle_operator.plan.job_view import Job

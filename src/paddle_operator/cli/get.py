@@ -99,7 +99,7 @@ def format_manifests(manifests: list[tables.Manifest], output: Format) -> str:
 
 
 async def _watch(client: Client, scope: Scope, names: set[str], output: Format, printed: set[str]) -> None:
-    """Until Ctrl-C: one more line for each change, below the header that was printed."""
+    """Print a line for each change below the header, until Ctrl-C."""
     changed: asyncio.Queue[StoredJob] = asyncio.Queue()
 
     def on_change(_old: StoredJob | None, new: StoredJob | None, _priority: Priority) -> None:

@@ -5,8 +5,8 @@ from datetime import datetime
 
 from paddle_operator.api.paddlejob import Phase
 from paddle_operator.api.reasons import WaitingReason
-from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_tries
-from paddle_operator.cli.training_progress import Progress, Result, format_result, parse_progress, parse_result
+from paddle_operator.cli.deadline_text import format_deadline, format_expiry, format_retries
+from paddle_operator.cli.training_progress import Result, TrainingProgress, format_result, parse_progress, parse_result
 from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
 from paddle_operator.kube.objects import Pod
@@ -22,7 +22,7 @@ class PodProgress:
     """A pod, the last progress that it printed, and its last log lines."""
 
     view: PodView
-    progress: Progress | None = None
+    progress: TrainingProgress | None = None
     result: Result | None = None
     tail: list[str] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class JobProgress:
         before, known.view = format_pod_detail(known.view), view
         return before != format_pod_detail(view)
 
-    def add_line(self, pod: Pod, line: str) -> Progress | None:
+    def add_line(self, pod: Pod, line: str) -> TrainingProgress | None:
         """Store a log line. Returns the progress that it reports, if any."""
         known = self.pods.get(pod.key.name)
         if known is None:
@@ -94,10 +94,10 @@ def _format_exit(pod: PodView) -> str:
 
 
 def headline(job: Job, now: datetime) -> str:
-    """`mnist  Restarting  0/4  12s  tries used: 1 of 3, next at 12:00:10 UTC  ends at 12:10:00 UTC`."""
+    """`mnist  Restarting  0/4  12s  retries used: 1 of 3, next at 12:00:10 UTC  ends at 12:10:00 UTC`."""
     elapsed = human_duration(elapsed_seconds(job, now))
     parts = [job.key.name, job.status.phase or "Pending", job.status.ready, elapsed]
-    return "  ".join(filter(None, [*parts, format_tries(job, now), format_deadline(job, now)]))
+    return "  ".join(filter(None, [*parts, format_retries(job, now), format_deadline(job, now)]))
 
 
 def elapsed_seconds(job: Job, now: datetime) -> float:
@@ -127,7 +127,7 @@ def summary(progress: JobProgress, now: datetime) -> list[str]:
     job = progress.job
     elapsed = human_duration(elapsed_seconds(job, now))
     lines = [f"{job.key.name}  {job.status.phase}  after {elapsed}: {status_message(job)}"]
-    lines += [f"  {text}" for text in (format_tries(job, now), format_expiry(job, now)) if text]
+    lines += [f"  {text}" for text in (format_retries(job, now), format_expiry(job, now)) if text]
     for pod in progress.sorted_pods:
         if pod.result and (result := format_result(pod.result)):
             lines.append(f"  {progress.short_name(pod.view.name)}  {result}")

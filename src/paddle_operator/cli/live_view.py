@@ -29,7 +29,7 @@ class LiveView:
         )
 
     @contextmanager
-    def drawn(self) -> Iterator[None]:
+    def draw(self) -> Iterator[None]:
         with self._live:
             yield
 
@@ -49,10 +49,10 @@ class LiveView:
         self._console.print(Text.assemble((f"{name} | ", colour_of(name)), Text.from_ansi(line)), soft_wrap=True)
 
     def _table(self) -> Table:
-        return pods_table(self.progress, datetime.now(UTC))
+        return live_table(self.progress, datetime.now(UTC))
 
 
-def pods_table(progress: JobProgress, now: datetime) -> Table:
+def live_table(progress: JobProgress, now: datetime) -> Table:
     """The pods below the job's headline, and the reason why it does not run yet."""
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left", title_style="bold")
     title = headline(progress.job, now)

@@ -19,7 +19,7 @@ from paddle_operator.cli.run import run
 from paddle_operator.cli.suspend import resume, suspend
 from paddle_operator.cli.wait import wait
 from paddle_operator.client.manifests import UsageError
-from paddle_operator.embedded.state import AlreadyRuns
+from paddle_operator.embedded.state import AlreadyRunning
 from paddle_operator.kube.errors import APIStatusError, KubeError, NotFound, RunnableFailed
 from paddle_operator.kube.process import raise_recursion_limit
 from paddle_operator.plan.job_view import PADDLE_JOBS
@@ -86,7 +86,7 @@ def error_message(error: BaseException) -> str | None:
         return next(filter(None, map(error_message, error.exceptions)), None)
     if isinstance(error, APIStatusError):
         return describe_api_error(error)
-    if isinstance(error, UsageError | AlreadyRuns | KubeError | RunnableFailed):
+    if isinstance(error, UsageError | AlreadyRunning | KubeError | RunnableFailed):
         return str(error)
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

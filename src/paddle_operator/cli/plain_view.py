@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from paddle_operator.cli.deadline_text import format_deadline, format_tries
+from paddle_operator.cli.deadline_text import format_deadline, format_retries
 from paddle_operator.cli.job_progress import JobProgress, format_pod_detail, status_message
 from paddle_operator.cli.output import echo
 from paddle_operator.cli.training_progress import OWN_PROGRESS
@@ -20,8 +20,8 @@ class StatusView:
     def on_job(self, job: Job) -> None:
         self.progress.job = job
         now = datetime.now(UTC)
-        tries = format_tries(job, job.status.next_attempt_time or now)
-        message = "; ".join(filter(None, [status_message(job), tries]))
+        retries = format_retries(job, job.status.next_attempt_time or now)
+        message = "; ".join(filter(None, [status_message(job), retries]))
         status = f"{job.key.name}  {job.status.phase or 'Pending'}: {message}"
         if job.status.phase and status != self._status:
             self._status = status

@@ -16,13 +16,21 @@ from paddle_operator.cli.output import echo
 from paddle_operator.client import manifests
 from paddle_operator.client.manifests import Document, UsageError
 from paddle_operator.client.submit import UNCHANGED, apply_other_objects, submit, with_namespace
-from paddle_operator.embedded.state import NAMESPACE
+from paddle_operator.embedded.state import DEFAULT_NAMESPACE
 from paddle_operator.embedded.target import Target, server_config
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.errors import AlreadyExists
 from paddle_operator.plan.job_view import PADDLE_JOBS
 
 STDIN = "-"
+
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field: worker.replicas=4.")
+]
+ImagesOption = Annotated[
+    list[str] | None,
+    typer.Option("--image", metavar="NAME=DIR", help="The directory, with a Dockerfile, behind an image."),
+]
 
 
 @dataclass(frozen=True)
@@ -43,13 +51,8 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, print what would be applied.")] = False,
     cpu: Annotated[bool, typer.Option("--cpu", help="Remove GPUs, nodeSelector and affinity from the job.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="Another name for the job.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field: worker.replicas=4.")
-    ] = None,
-    images: Annotated[
-        list[str] | None,
-        typer.Option("--image", metavar="NAME=DIR", help="The directory, with a Dockerfile, behind an image."),
-    ] = None,
+    settings: SettingsOption = None,
+    images: ImagesOption = None,
     build_args: Annotated[
         list[str] | None, typer.Option("--build-arg", metavar="NAME=VALUE", help="An ARG of the Dockerfiles.")
     ] = None,
@@ -77,7 +80,7 @@ def run(
     overrides = LocalOverrides.parse(images or [], build_args or [], volumes or [], python)
     request = build_request(file, name, settings or [], cpu=cpu, timeout_seconds=timeout)
     if target.is_embedded:
-        namespace = request.job["metadata"].get("namespace") or target.namespace or NAMESPACE
+        namespace = request.job["metadata"].get("namespace") or target.namespace or DEFAULT_NAMESPACE
         store_overrides(target.state, overrides, namespace, request.job)
     raise typer.Exit(asyncio.run(_dry_run(target, request) if dry_run else _run(target, request, detach=detach)))
 
@@ -119,9 +122,9 @@ async def _run(target: Target, request: RunRequest, *, detach: bool) -> int:
         if detach:
             echo(f"follow it with: paddlejob logs -f {job.key.name}")
             return COMPLETED
-        from paddle_operator.cli.watch import WatchRequest, watch_until_finished  # rich, which no other verb needs
+        from paddle_operator.cli.watch import WatchOptions, watch_until_finished  # rich, which no other verb needs
 
-        options = WatchRequest(request.timeout_seconds, owns_job=action != UNCHANGED, fail_if_stuck=fail_if_stuck)
+        options = WatchOptions(request.timeout_seconds, owns_job=action != UNCHANGED, fail_if_stuck=fail_if_stuck)
         return await watch_until_finished(client, job, options)
 
 

@@ -18,7 +18,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.objects import Key
 from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
-Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Maximum seconds to wait.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0, help="Maximum seconds to wait.")]
 
 
 @with_target
@@ -27,7 +27,7 @@ def suspend(
     target: Target,
     name: JobName,
     wait: Annotated[bool, typer.Option(help="Wait until its pods are gone.")] = True,
-    timeout: Timeout = 600,
+    timeout: TimeoutOption = 600,
 ) -> None:
     """Suspend a job: its pods get their grace period and are deleted; the job remains, and no deadline runs.
 
@@ -46,7 +46,7 @@ def resume(
     target: Target,
     name: JobName,
     wait: Annotated[bool, typer.Option(help="Wait until all its pods run.")] = True,
-    timeout: Timeout = 600,
+    timeout: TimeoutOption = 600,
 ) -> None:
     """Resume a suspended job: it gets new pods, and its deadline continues with the time that was left.
 
@@ -70,9 +70,12 @@ async def _suspend(target: Target, name: str, timeout_seconds: float | None) -> 
             echo(f"suspend requested for {name}{_controller_hint(patched)}")
             return COMPLETED
         suspended = await _wait_until(
-            client, patched, lambda job, pods: job.finished or (is_suspended(job) and not pods), timeout_seconds
+            client,
+            patched,
+            lambda job, pods: job.finished or (is_suspension_observed(job) and not pods),
+            timeout_seconds,
         )
-    if suspended is None or not is_suspended(suspended):
+    if suspended is None or not is_suspension_observed(suspended):
         return _report_not_suspended(name, suspended, timeout_seconds)
     echo(f"{name} is suspended and its pods are gone; paddlejob resume {name} starts it again")
     return COMPLETED
@@ -124,7 +127,7 @@ def _controller_hint(job: Job) -> str:
     return f"; its controller is {job.spec.managed_by}" if job.spec and not job.is_ours else ""
 
 
-def is_suspended(job: Job) -> bool:
+def is_suspension_observed(job: Job) -> bool:
     """The phase alone may be older than the last resume."""
     return job.status.phase == Phase.SUSPENDED and job.status.observed_generation >= job.metadata.generation
 

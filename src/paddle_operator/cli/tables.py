@@ -1,13 +1,12 @@
-"""Formats jobs, pods and events as tables, YAML and JSON. Pure: the time is an argument."""
+"""Formats jobs and pods as tables, YAML and JSON. Pure: the time is an argument."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import yaml
 
-from paddle_operator.cli.job_events import Event, last_seen
 from paddle_operator.cli.job_progress import format_pod_state, status_message
 from paddle_operator.client.job_watcher import name_and_index
 from paddle_operator.kube.durations import human_duration
@@ -17,10 +16,9 @@ from paddle_operator.plan.job_view import Job
 
 Manifest = dict[str, Any]
 
-JOB_COLUMNS = ("NAME", "STATUS", "MODE", "READY", "AGE")
-WIDE_JOB_COLUMNS = (*JOB_COLUMNS, "TRIES", "STARTED", "FINISHED", "WHY")
-POD_COLUMNS = ("POD", "STATE", "ADDRESS", "NODE", "RESTARTS", "AGE")
-EVENT_COLUMNS = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+JOB_HEADERS = ("NAME", "STATUS", "MODE", "READY", "AGE")
+WIDE_JOB_HEADERS = (*JOB_HEADERS, "RETRIES", "STARTED", "FINISHED", "WHY")
+POD_HEADERS = ("POD", "STATE", "ADDRESS", "NODE", "RESTARTS", "AGE")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -33,7 +31,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def jobs_table(jobs: Sequence[Job], now: datetime, *, wide: bool = False, with_namespace: bool = False) -> str:
-    columns = WIDE_JOB_COLUMNS if wide else JOB_COLUMNS
+    columns = WIDE_JOB_HEADERS if wide else JOB_HEADERS
     rows = [_job_row(job, now, wide=wide, with_namespace=with_namespace) for job in jobs]
     return table((*(["NAMESPACE"] if with_namespace else []), *columns), rows)
 
@@ -50,8 +48,8 @@ def _job_row(job: Job, now: datetime, *, wide: bool, with_namespace: bool) -> li
     ]
     if wide:
         limit = job.spec.backoff_limit if job.spec else None
-        tries = "<none>" if limit is None else f"{status.restarts}/{limit}"
-        cells += [tries, age(status.start_time, now), age(status.completion_time, now), status_message(job)]
+        retries = "<none>" if limit is None else f"{status.restarts}/{limit}"
+        cells += [retries, age(status.start_time, now), age(status.completion_time, now), status_message(job)]
     return cells
 
 
@@ -67,41 +65,12 @@ def pods_table(pods: Sequence[Pod], now: datetime) -> str:
         )
         for pod in sorted(pods, key=lambda pod: name_and_index(pod.key.name))
     ]
-    return table(POD_COLUMNS, rows)
-
-
-def events_table(events: Sequence[Event], now: datetime) -> str:
-    rows = [
-        (
-            _last_seen_age(event, now) + _count(event),
-            event.get("type") or "",
-            event.get("reason") or "",
-            _object(event),
-            " ".join(str(event.get("note") or "").split()),
-        )
-        for event in sorted(events, key=lambda event: last_seen(event) or "")
-    ]
-    return table(EVENT_COLUMNS, rows)
+    return table(POD_HEADERS, rows)
 
 
 def age(time: datetime | None, now: datetime) -> str:
     """How long ago, as kubectl prints it."""
     return human_duration((now - time).total_seconds()) if time else "<none>"
-
-
-def _last_seen_age(event: Event, now: datetime) -> str:
-    time = last_seen(event)
-    return age(datetime.fromisoformat(time).astimezone(UTC) if time else None, now)
-
-
-def _count(event: Event) -> str:
-    count = (event.get("series") or {}).get("count") or event.get("deprecatedCount") or 1
-    return f" (x{count})" if count > 1 else ""
-
-
-def _object(event: Event) -> str:
-    regarding: Mapping[str, str] = event.get("regarding") or {}
-    return f"{regarding.get('kind', '').lower()}/{regarding.get('name', '')}"
 
 
 class _Dumper(yaml.SafeDumper):

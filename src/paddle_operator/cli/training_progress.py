@@ -20,7 +20,7 @@ _RATE = re.compile(rf"\b(?:ips|samples/s(?:ec)?|samples_per_second){_SIGN}({_NUM
 _RATE_BEFORE = re.compile(rf"({_NUMBER})\s*(?:samples|images|rows)/s(?:ec)?\b", re.IGNORECASE)
 
 
-class Progress(msgspec.Struct, frozen=True):
+class TrainingProgress(msgspec.Struct, frozen=True):
     """The last values that a program printed; None where it printed none."""
 
     step: int | None = None
@@ -38,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True):
         ]
         return "  ".join(filter(None, parts))
 
-    def merge(self, newer: "Progress") -> "Progress":
+    def merge(self, newer: "TrainingProgress") -> "TrainingProgress":
         """This, with the values of the newer one where it has any."""
         values = {name: value for name, value in msgspec.structs.asdict(newer).items() if value is not None}
         return msgspec.structs.replace(self, **values)
@@ -47,16 +47,16 @@ class Progress(msgspec.Struct, frozen=True):
 Result = dict[str, float | int | str | bool | None]
 
 
-def parse_progress(line: str) -> Progress | None:
+def parse_progress(line: str) -> TrainingProgress | None:
     """The progress in a line; None without a step or epoch and a loss or rate."""
     start = line.find(OWN_PROGRESS)
     if start >= 0:
-        return _decoded(line[start + len(OWN_PROGRESS) :])
+        return _decode_progress(line[start + len(OWN_PROGRESS) :])
     step, epoch, loss = _STEP.search(line), _EPOCH.search(line), _LOSS.search(line)
     rate = _RATE.search(line) or _RATE_BEFORE.search(line)
     if not (step or epoch) or not (loss or rate):
         return None  # `step 1: install` is no training step
-    return Progress(
+    return TrainingProgress(
         step=int(step[1]) if step else None,
         of=int(step[2]) if step and step[2] else None,
         epoch=int(epoch[1]) if epoch else None,
@@ -65,9 +65,9 @@ def parse_progress(line: str) -> Progress | None:
     )
 
 
-def _decoded(text: str) -> Progress | None:
+def _decode_progress(text: str) -> TrainingProgress | None:
     try:
-        return msgspec.json.decode(text, type=Progress, strict=False)
+        return msgspec.json.decode(text, type=TrainingProgress, strict=False)
     except msgspec.DecodeError:
         return None
 

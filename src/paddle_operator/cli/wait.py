@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paddle_operator.api.paddlejob import Phase
-from paddle_operator.cli.deadline_text import format_tries
+from paddle_operator.cli.deadline_text import format_retries
 from paddle_operator.cli.exit_codes import CODE_BY_PHASE, NOT_YET, report_deleted_job
 from paddle_operator.cli.job_progress import elapsed_seconds, status_message
 from paddle_operator.cli.options import JobName, with_target
@@ -55,7 +55,7 @@ async def _wait(target: Target, name: str, timeout_seconds: float) -> int:
 
 
 def _print_status(job: Job, name: str, timeout_seconds: float) -> int:
-    echo(one_line(job, datetime.now(UTC)))
+    echo(status_line(job, datetime.now(UTC)))
     if not job.finished:
         phase = job.status.phase or "Pending"
         echo_error(f"{name} is still {phase} after {timeout_seconds:g} s; see paddlejob describe {name}")
@@ -63,8 +63,8 @@ def _print_status(job: Job, name: str, timeout_seconds: float) -> int:
     return CODE_BY_PHASE[Phase(job.status.phase)]
 
 
-def one_line(job: Job, now: datetime) -> str:
-    """`mnist  Failed  after 12s  tries used: 1 of 1  mnist-worker-1 exited 137: it was killed`."""
+def status_line(job: Job, now: datetime) -> str:
+    """`mnist  Failed  after 12s  retries used: 1 of 1  mnist-worker-1 exited 137: it was killed`."""
     elapsed = f"after {human_duration(elapsed_seconds(job, now))}"
-    parts = [job.key.name, job.status.phase or "Pending", elapsed, format_tries(job, now), status_message(job)]
+    parts = [job.key.name, job.status.phase or "Pending", elapsed, format_retries(job, now), status_message(job)]
     return "  ".join(filter(None, parts))

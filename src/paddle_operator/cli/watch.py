@@ -32,7 +32,7 @@ PERMANENT_REASONS = frozenset(
 
 
 @dataclass(frozen=True)
-class WatchRequest:
+class WatchOptions:
     timeout_seconds: float | None = None
     owns_job: bool = True  # this command created the job, so it also stops it
     fail_if_stuck: bool = False  # stop a job that can never start
@@ -60,11 +60,11 @@ class StuckDetector:
         self._observer.on_log_line(pod, container, line)
 
 
-async def watch_until_finished(client: Client, job: Job, options: WatchRequest) -> int:
+async def watch_until_finished(client: Client, job: Job, options: WatchOptions) -> int:
     """Show the job until it has finished and print its summary. Returns the exit code."""
     progress, console, stuck = JobProgress(job), Console(), asyncio.Event()
     view = LiveView(progress, console) if console.is_terminal else PlainView(progress)
-    with handle_signals() as signals, view.drawn() if isinstance(view, LiveView) else nullcontext():
+    with handle_signals() as signals, view.draw() if isinstance(view, LiveView) else nullcontext():
         observer = StuckDetector(view, stuck) if options.fail_if_stuck else view
         watching = asyncio.ensure_future(JobWatcher(client, job, observer).wait_finished())
         interrupted, failed = (asyncio.ensure_future(each.wait()) for each in (signals.first, stuck))
@@ -73,7 +73,7 @@ async def watch_until_finished(client: Client, job: Job, options: WatchRequest) 
         )
         code = INTERRUPTED if interrupted.done() else FAILED if failed.done() else NOT_YET
         if not watching.done():
-            await _leave_unfinished(client, progress, options, signals, code)
+            await _stop_if_owned(client, progress, options, signals, code)
             await _cancel(watching, interrupted, failed)
             return code
         await _cancel(interrupted, failed)
@@ -88,8 +88,8 @@ def _print_summary(progress: JobProgress, job: Job) -> int:
     return COMPLETED if job.status.phase == Phase.COMPLETED else FAILED
 
 
-async def _leave_unfinished(
-    client: Client, progress: JobProgress, options: WatchRequest, signals: "Signals", code: int
+async def _stop_if_owned(
+    client: Client, progress: JobProgress, options: WatchOptions, signals: "Signals", code: int
 ) -> None:
     """Stop a job that this command created; leave another one running."""
     name = progress.job.key.name

@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 
 class UsageError(Exception):
-    """The user's input cannot be used; str() names the place and the fix."""
+    """The user's input cannot be used; str() names the location and the fix."""
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -45,8 +45,8 @@ def read_documents(text: str, source: str) -> list[Document]:
         found = [each for each in yaml.load_all(text, Loader=_StrictLoader) if each is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{source} line {mark.line + 1}, column {mark.column + 1}" if mark else source
-        raise UsageError(f"{place} is not valid YAML: {error.problem or error.context}") from None
+        location = f"{source} line {mark.line + 1}, column {mark.column + 1}" if mark else source
+        raise UsageError(f"{location} is not valid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not found:
@@ -56,16 +56,16 @@ def read_documents(text: str, source: str) -> list[Document]:
     return found
 
 
-def _check_is_object(document: object, place: str) -> None:
+def _check_is_object(document: object, location: str) -> None:
     if not isinstance(document, dict):
         what = "a list" if isinstance(document, list) else repr(document)
-        raise UsageError(f"{place} is {what}, but must be an object with apiVersion and kind")
+        raise UsageError(f"{location} is {what}, but must be an object with apiVersion and kind")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str):
-            raise UsageError(f"{place}: {field} is not set, but is needed: add it")
+            raise UsageError(f"{location}: {field} is not set, but is needed: add it")
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise UsageError(f"{place}: metadata.name is not set, but is needed: add it")
+        raise UsageError(f"{location}: metadata.name is not set, but is needed: add it")
 
 
 def is_job(document: Document) -> bool:

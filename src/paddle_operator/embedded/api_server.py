@@ -33,7 +33,7 @@ async def api_server(
     last = state.last_cluster()
     token = last.token if last else secrets.token_urlsafe(32)
     port, secure_port = (_reusable_port(url) for url in ((last.url, last.secure_url) if last else ("", "")))
-    with state.locked():
+    with state.hold_lock():
         server = ApiServer(
             state.directory, served_kinds(kinds), token=token, logs=logs, port=port, secure_port=secure_port
         )
@@ -44,7 +44,7 @@ async def api_server(
 
 
 def served_kinds(kinds: Definitions = KINDS) -> list[Kind]:
-    return [*builtin.KINDS, *map(custom_kind, kinds)]
+    return [*builtin.BUILTIN_KINDS, *map(custom_kind, kinds)]
 
 
 def _reusable_port(url: str) -> int:

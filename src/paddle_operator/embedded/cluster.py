@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 
 REPORTER = "paddle-operator"
 STOP_WARNING_SECONDS = 1.0
-HOST_PORTS = range(20_000, 32_760)  # below the kernel's ephemeral ports, which begin at 32768
+LOCAL_HOST_PORTS = range(20_000, 32_760)  # below the kernel's ephemeral ports, which begin at 32768
 
 
 @asynccontextmanager
 async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[RunningCluster]:
-    """Run and announce the whole cluster; on exit its pods get their grace period. Raises AlreadyRuns."""
+    """Run the cluster and announce it; on exit its pods get their grace period. Raises AlreadyRuns."""
     logs = LogFiles(state.directory)  # shared: the node wakes the API server's readers of a log
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(api_server(state, logs, [each.definition for each in kinds]))
@@ -43,15 +43,15 @@ async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KIN
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         last = state.last_cluster()  # its addresses are reused: they are stored in ConfigMaps of pods that wait
         block = stack.enter_context(AddressBlock.claim(last.block if last else None))
-        await stack.enter_async_context(running_node(state, logs, block, connection, tasks))
-        await stack.enter_async_context(running_operator(connection, tasks, kinds))
+        await stack.enter_async_context(run_node(state, logs, block, connection, tasks))
+        await stack.enter_async_context(run_operator(connection, tasks, kinds))
         running = msgspec.structs.replace(served, block=block.number)
         state.announce(running)
         yield running
 
 
 @asynccontextmanager
-async def running_operator(
+async def run_operator(
     connection: StaticServerConfig, tasks: asyncio.TaskGroup, kinds: Sequence[ControlledKind]
 ) -> AsyncIterator[None]:
     async with Client(connection, user_agent=REPORTER) as client:
@@ -67,7 +67,7 @@ async def running_operator(
 
 
 @asynccontextmanager
-async def running_node(
+async def run_node(
     state: State, logs: LogFiles, block: AddressBlock, connection: StaticServerConfig, tasks: asyncio.TaskGroup
 ) -> AsyncIterator[None]:
     cache = state.cache / "images"
@@ -100,7 +100,7 @@ async def _wait_ready(ready: asyncio.Event, running: "asyncio.Task[None]") -> No
 
 def local_ports() -> PortBlocks:
     """Free host ports in random order, so that two clusters of one host seldom choose the same."""
-    blocks = list(blocks_of(HOST_PORTS))
+    blocks = list(blocks_of(LOCAL_HOST_PORTS))
     random.SystemRandom().shuffle(blocks)
     return PortBlocks(blocks, is_free, for_every_job=True)
 

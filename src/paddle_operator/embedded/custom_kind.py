@@ -8,14 +8,11 @@ from typing import Any
 
 import msgspec
 
-from paddle_operator.api.crd import crd
-from paddle_operator.api.definition import KindDefinition
+from paddle_operator.api.crd import AnyKind, crd
 from paddle_operator.api.rules import Rule, at, problem
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
-
-AnyKind = KindDefinition[Any, Any]
 
 
 def custom_kind(definition: AnyKind) -> Kind:

@@ -20,9 +20,8 @@ from paddle_operator.local.images.image_service import (
     short_name,
     strip_tag,
 )
-from paddle_operator.local.kubelet.machine import detect_machine
+from paddle_operator.local.kubelet.machine import GPU, detect_machine
 
-GPU = "nvidia.com/gpu"
 DOCKERFILE = "Dockerfile"
 INSTALL_HINTS = {
     "paddlepaddle": "Paddle 2.6.2 has wheels for Python 3.11 and 3.12, 3.0.0 and later for 3.11 to 3.13, and none for "

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from paddle_operator.client.manifests import UsageError
 from paddle_operator.embedded.cluster import cluster
-from paddle_operator.embedded.state import AlreadyRuns, RunningCluster, State
+from paddle_operator.embedded.state import AlreadyRunning, RunningCluster, State
 from paddle_operator.kube.errors import KubeError, RunnableFailed
 from paddle_operator.kube.log_format import TextLines, start_logging
 from paddle_operator.kube.process import raise_recursion_limit
@@ -21,8 +21,8 @@ from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy host; a process that dies is noticed at once
-POLL_SECONDS = 0.05
+CLUSTER_START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy host; a process that dies is noticed at once
+START_POLL_SECONDS = 0.05
 LOG_TAIL_LINES = 10
 
 
@@ -34,13 +34,13 @@ async def start_cluster(state: State) -> RunningCluster:
         process = subprocess.Popen(  # noqa: ASYNC220, S603  # it outlives this process
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    deadline = time.monotonic() + CLUSTER_START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if (running := state.running_cluster()) and running.pid == process.pid:
             return running
         if process.poll() is not None:
             break
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(START_POLL_SECONDS)
     if (running := state.running_cluster()) is not None:
         return running  # another process was faster
     raise UsageError(f"the cluster did not start; the last lines of {state.log}:\n{_log_tail(state)}")
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(state))
-    except AlreadyRuns as error:
+    except AlreadyRunning as error:
         log.error("%s", error)  # noqa: TRY400  # the message is enough
         return 1
     except (RunnableFailed, KubeError, OSError) as error:

@@ -17,9 +17,9 @@ import yaml
 
 from paddle_operator.local.atomic_file import write_atomic
 
-NAME = "paddle-operator"
-CONTEXT = "paddle-local"
-NAMESPACE = "default"
+APPLICATION_NAME = "paddle-operator"
+KUBECONFIG_CONTEXT = "paddle-local"
+DEFAULT_NAMESPACE = "default"
 MAX_LOCK_ATTEMPTS = 20
 
 
@@ -34,7 +34,7 @@ class RunningCluster(msgspec.Struct, frozen=True):
     block: int = 0  # pods have addresses in 127.<block>
 
 
-class AlreadyRuns(Exception):
+class AlreadyRunning(Exception):
     """Another process runs the cluster of this directory."""
 
 
@@ -48,8 +48,8 @@ class State:
         """From the flag, PADDLEJOB_STATE, or the XDG base directories."""
         home = Path(environ.get("HOME") or Path.home())
         named = directory or (Path(environ["PADDLEJOB_STATE"]) if environ.get("PADDLEJOB_STATE") else None)
-        state = named or Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / NAME
-        cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / NAME
+        state = named or Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / APPLICATION_NAME
+        cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / APPLICATION_NAME
         return cls(state.expanduser().absolute(), cache.expanduser().absolute())
 
     @property
@@ -104,12 +104,12 @@ class State:
         return self.directory / "lock"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold the lock. Raises AlreadyRuns, or OSError if the directory cannot be created."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock.open("ab") as lock:
             if not _acquire(lock.fileno()):
-                raise AlreadyRuns(f"another process runs the cluster of {self.directory}")
+                raise AlreadyRunning(f"another process runs the cluster of {self.directory}")
             self._cluster.unlink(missing_ok=True)  # left by a killed cluster: a reader would take it for this one
             try:
                 yield
@@ -155,18 +155,27 @@ def render_kubeconfig(cluster: RunningCluster) -> str:
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "current-context": CONTEXT,
+            "current-context": KUBECONFIG_CONTEXT,
             "clusters": [
                 {
-                    "name": CONTEXT,
+                    "name": KUBECONFIG_CONTEXT,
                     "cluster": {
                         "server": cluster.secure_url,
                         "certificate-authority-data": base64.b64encode(cluster.certificate.encode()).decode(),
                     },
                 }
             ],
-            "users": [{"name": CONTEXT, "user": {"token": cluster.token}}],
-            "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": NAMESPACE}}],
+            "users": [{"name": KUBECONFIG_CONTEXT, "user": {"token": cluster.token}}],
+            "contexts": [
+                {
+                    "name": KUBECONFIG_CONTEXT,
+                    "context": {
+                        "cluster": KUBECONFIG_CONTEXT,
+                        "user": KUBECONFIG_CONTEXT,
+                        "namespace": DEFAULT_NAMESPACE,
+                    },
+                }
+            ],
         },
         sort_keys=False,
     )

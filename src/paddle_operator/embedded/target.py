@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddle_operator.api.paddlejob import Phase
-from paddle_operator.embedded.state import AlreadyRuns, RunningCluster, State
+from paddle_operator.embedded.state import AlreadyRunning, RunningCluster, State
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config import load
 from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
 
 USER_AGENT = "paddlejob"
-MAX_ATTEMPTS, ATTEMPT_SECONDS = 40, 0.1
+MAX_CONNECT_ATTEMPTS, CONNECT_RETRY_SECONDS = 40, 0.1
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Target:
         return not self.is_embedded or self.state.running_cluster() is not None
 
     def warn_if_stopped(self, *phases: str) -> None:
-        """Say that unfinished jobs do not run while no cluster does."""
+        """Warn that unfinished jobs do not run while no cluster does."""
         if not self.is_running and any(phase not in (Phase.COMPLETED, Phase.FAILED) for phase in phases):
             sys.stderr.write(
                 "no cluster is running: this is the state stored when it stopped; paddlejob up continues from it\n"
@@ -72,15 +72,15 @@ class Target:
         """The running cluster, or its API server alone. Raises AlreadyRuns if another command keeps the lock."""
         from paddle_operator.embedded.api_server import api_server  # not needed if a cluster runs
 
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        for attempt in range(1, MAX_CONNECT_ATTEMPTS + 1):
             if running := self.state.running_cluster():
                 return running
             try:
                 return await stack.enter_async_context(api_server(self.state))
-            except AlreadyRuns:  # a cluster that starts or stops, or another command that only reads
-                if attempt == MAX_ATTEMPTS:
+            except AlreadyRunning:  # a cluster that starts or stops, or another command that only reads
+                if attempt == MAX_CONNECT_ATTEMPTS:
                     raise
-                await asyncio.sleep(ATTEMPT_SECONDS)
+                await asyncio.sleep(CONNECT_RETRY_SECONDS)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def namespace_of(self, client: Client) -> str:

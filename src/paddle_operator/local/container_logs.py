@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 MAX_ROTATED_FILES = 4  # beside the active one
-MAX_LINE_BYTES = 16 * 1024  # a longer line is split, so that a program without line ends costs no memory
+MAX_LOG_LINE_BYTES = 16 * 1024  # a longer line is split, so that a program without line ends costs no memory
 READ_BYTES = 64 * 1024
 _TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
 
@@ -33,7 +33,7 @@ class LogError(Exception):
 
 @dataclass(frozen=True)
 class PodLogOptions:
-    """What a client may ask of a log: the fields of Kubernetes' PodLogOptions."""
+    """The fields of Kubernetes' PodLogOptions that local mode supports."""
 
     container: str = ""
     follow: bool = False
@@ -64,11 +64,11 @@ class LogWriter:
         timestamp = self._timestamp()  # one for all of them: they came in one read
         prefix = timestamp + b" F "
         records = [
-            prefix + line + b"\n" if len(line) <= MAX_LINE_BYTES else b"".join(_split_line(timestamp, line))
+            prefix + line + b"\n" if len(line) <= MAX_LOG_LINE_BYTES else b"".join(_split_line(timestamp, line))
             for line in lines
         ]
-        while len(self._partial_line) > MAX_LINE_BYTES:
-            part, self._partial_line = self._partial_line[:MAX_LINE_BYTES], self._partial_line[MAX_LINE_BYTES:]
+        while len(self._partial_line) > MAX_LOG_LINE_BYTES:
+            part, self._partial_line = self._partial_line[:MAX_LOG_LINE_BYTES], self._partial_line[MAX_LOG_LINE_BYTES:]
             records.append(b"%b P %b\n" % (timestamp, part))
         self._append(b"".join(records))
 
@@ -258,7 +258,7 @@ def _format_records(groups: Iterator[list[bytes]], options: PodLogOptions) -> It
 
 def _split_line(timestamp: bytes, line: bytes) -> list[bytes]:
     """The records of a line that is too long for one."""
-    parts = [line[start : start + MAX_LINE_BYTES] for start in range(0, len(line), MAX_LINE_BYTES)]
+    parts = [line[start : start + MAX_LOG_LINE_BYTES] for start in range(0, len(line), MAX_LOG_LINE_BYTES)]
     return [*(b"%b P %b\n" % (timestamp, part) for part in parts[:-1]), b"%b F %b\n" % (timestamp, parts[-1])]
 
 

@@ -1,4 +1,4 @@
-"""The container runtime interface: what the kubelet asks of images and of the sandbox that starts processes."""
+"""The container runtime interface: the protocols of images and sandboxes that the kubelet uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The local node: composes informers, scheduler, volume binder and kubelet, which runs pods as processes.
 
 It uses the API server as a kubelet and a scheduler do, so that it can also serve a real cluster. Every task has an
-owner: when `serve` returns, nothing is left.
+owner: when `serve` returns, no task is left.
 """
 
 import asyncio

@@ -173,7 +173,7 @@ def find_node(
         return Unschedulable(f"0/{len(nodes)} nodes are available: {claim_error}.")
     others = list(bound)
     insufficient = _insufficient_resources(
-        pod_requests(pod), allocatable, total(pod_requests(other) for _, other in others)
+        local_pod_requests(pod), allocatable, total(local_pod_requests(other) for _, other in others)
     )
     used_ports = {node.name: set(_host_ports(each for name, each in others if name == node.name)) for node in nodes}
     ports = set(_host_ports([pod]))
@@ -193,7 +193,7 @@ def find_node(
     return Unschedulable(f"0/{len(nodes)} nodes are available: {counted}.")
 
 
-def pod_requests(pod: LocalPod) -> Amounts:
+def local_pod_requests(pod: LocalPod) -> Amounts:
     """The pod's effective requests: containers and sidecars together, or an init container that requests more."""
     init_containers = (
         (_container_requests(each), each.restart_policy == "Always") for each in pod.spec.init_containers

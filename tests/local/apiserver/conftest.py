@@ -7,7 +7,7 @@ import pytest
 
 from paddle_operator.kube.client import Client
 from paddle_operator.local.apiserver.http_server import ApiServer
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from testbed.clock import FakeClock
 from tests.local.apiserver.helpers import TOKEN, client_of
 
@@ -20,7 +20,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 async def server(tmp_path: Path, clock: FakeClock) -> AsyncIterator[ApiServer]:
     """Its clock only moves when the test advances it."""
-    async with ApiServer(tmp_path / "state", KINDS, token=TOKEN, clock=clock) as server:
+    async with ApiServer(tmp_path / "state", BUILTIN_KINDS, token=TOKEN, clock=clock) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from paddle_operator.local.apiserver.patch.json_patch import STRATEGIC_MERGE_PAT
 from paddle_operator.local.apiserver.scheme import builtin, custom_resource
 from paddle_operator.local.apiserver.scheme.kind import accept_all
 
-KINDS = (*builtin.KINDS, custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all))
+KINDS = (*builtin.BUILTIN_KINDS, custom_resource.kind_from_crd(crd(PADDLE_JOB), accept_all))
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -93,7 +93,7 @@ def test_descriptions_are_read_on_first_use() -> None:
         "gzip.decompress = lambda data: files.append(len(data)) or real(data)\n"
         "from paddle_operator.local.apiserver.scheme import builtin\n"
         "from paddle_operator.local.apiserver import discovery, openapi\n"
-        "discovery.discovery_documents(builtin.KINDS); openapi.openapi_documents(builtin.KINDS)\n"
+        "discovery.discovery_documents(builtin.BUILTIN_KINDS); openapi.openapi_documents(builtin.BUILTIN_KINDS)\n"
         "print(len(files))\n"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -23,11 +23,11 @@ WRITERS = 8
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from paddle_operator.local.apiserver.http_server import ApiServer
 
 async def main():
-    async with ApiServer(Path(sys.argv[1]), KINDS, token=sys.argv[2]) as server:
+    async with ApiServer(Path(sys.argv[1]), BUILTIN_KINDS, token=sys.argv[2]) as server:
         print(server.url, flush=True)
         await asyncio.Event().wait()
 

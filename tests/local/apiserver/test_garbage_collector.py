@@ -10,7 +10,7 @@ from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.objects import CONFIG_MAPS, EVENTS, Key
 from paddle_operator.local.apiserver.garbage_collector import EVENT_TTL_SECONDS, GarbageCollector
 from paddle_operator.local.apiserver.http_server import ApiServer
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from testbed.clock import FakeClock
 from tests.local.apiserver.helpers import NAMESPACES, TOKEN, client_of, make_config_map, wait_until
 
@@ -23,7 +23,7 @@ def make_owner_references(name: str, uid: str, *, block: bool = False) -> list[d
 async def test_interrupted_deletions_continue_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(GarbageCollector, "_process", lambda *_: None)
-        async with ApiServer(tmp_path, KINDS, token=TOKEN) as server, client_of(server) as client:
+        async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN) as server, client_of(server) as client:
             for policy in ("Background", "Foreground", "Orphan"):
                 owner = await client.create(CONFIG_MAPS, make_config_map(f"owner-{policy.lower()}"))
                 references = make_owner_references(owner.key.name, owner.uid, block=True)
@@ -32,7 +32,7 @@ async def test_interrupted_deletions_continue_after_a_restart(tmp_path: Path, mo
             await client.create(NAMESPACES, {"metadata": {"name": "full"}})
             await client.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "full"}})
             await client.delete(NAMESPACES, Key("", "full"))
-    async with ApiServer(tmp_path, KINDS, token=TOKEN) as server, client_of(server):
+    async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN) as server, client_of(server):
         maps = server.api.store.tables["configmaps"]
         await wait_until(lambda: [record.key.name for record in maps] == ["orphan"])
         await wait_until(lambda: Key("", "full") not in server.api.store.tables["namespaces"].records)

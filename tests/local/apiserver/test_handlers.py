@@ -18,7 +18,7 @@ from paddle_operator.local.apiserver.handlers import APIRequest, Handlers
 from paddle_operator.local.apiserver.patch.json_patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from paddle_operator.local.apiserver.registry.resource import APIResponse
 from paddle_operator.local.apiserver.request_info import parse_request_path
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import accept_all
 from tests.conftest import print_line
@@ -162,7 +162,7 @@ async def test_fuzzed_requests_raise_only_status_errors(
     seed = pytestconfig.getoption("randomly_seed", None) or random.randrange(2**32)
     print_line(pytestconfig, f"fuzzed requests: seed {seed}")
     dice = random.Random(seed)
-    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
+    api = Handlers(tmp_path, (*BUILTIN_KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     codes: dict[int, int] = {}
     try:
         for number in range(MAX_REQUESTS):
@@ -197,7 +197,7 @@ async def recreate_objects(api: Handlers) -> None:
 
 @pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
 async def test_deeply_nested_bodies_are_rejected_or_pruned(tmp_path: Path, depth: int) -> None:
-    api = Handlers(tmp_path, (*KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
+    api = Handlers(tmp_path, (*BUILTIN_KINDS, kind_from_crd(crd(PADDLE_JOB), accept_all)), SystemClock())
     try:
         for path in OBJECTS:
             info = parse_request_path(path)

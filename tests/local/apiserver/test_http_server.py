@@ -16,7 +16,7 @@ from paddle_operator.kube.errors import Unreachable
 from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key
 from paddle_operator.local.apiserver import serving_cert
 from paddle_operator.local.apiserver.http_server import MAX_BODY_BYTES, ApiServer, StorageError
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from paddle_operator.local.container_logs import PodLogOptions
 from tests.local.apiserver.helpers import (
     HEADERS,
@@ -57,7 +57,7 @@ async def test_only_health_is_served_without_the_token(server: ApiServer) -> Non
 
 def test_token_is_required(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a token"):
-        ApiServer(tmp_path, KINDS, token="")
+        ApiServer(tmp_path, BUILTIN_KINDS, token="")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_full_disk_gets_500_with_advice(server: ApiServer, client: Client)
 async def test_restarted_server_resumes_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddle_operator.local.apiserver.http_server.SHUTDOWN_SECONDS", 200.0)
     stopped = AsyncExitStack()
-    server = await stopped.enter_async_context(ApiServer(tmp_path, KINDS, token=TOKEN))
+    server = await stopped.enter_async_context(ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN))
     async with stopped, aiohttp.ClientSession() as http:
         url = f"{server.url}{MAPS}?watch=true"
         async with client_of(server) as client:
@@ -140,7 +140,7 @@ async def test_restarted_server_resumes_watches(tmp_path: Path, monkeypatch: pyt
         async with client_of(server) as client:
             with pytest.raises(Unreachable):
                 await client.get(CONFIG_MAPS, Key("default", "a"))
-        async with ApiServer(tmp_path, KINDS, token=TOKEN) as restarted, client_of(restarted) as client:
+        async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN) as restarted, client_of(restarted) as client:
             assert await client.get(CONFIG_MAPS, Key("default", "a")) == config_map
             url = f"{restarted.url}{MAPS}?watch=true&resourceVersion={config_map.version}"
             async with http.get(url, headers=HEADERS) as resumed:
@@ -154,17 +154,17 @@ async def test_restarted_server_resumes_watches(tmp_path: Path, monkeypatch: pyt
 async def test_directory_or_port_in_use_is_reported(tmp_path: Path, server: ApiServer) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
-        async with ApiServer(tmp_path / "other", KINDS, token=TOKEN, port=port):
+        async with ApiServer(tmp_path / "other", BUILTIN_KINDS, token=TOKEN, port=port):
             pass
     with pytest.raises(StorageError, match="another local cluster runs in"):
-        async with ApiServer(tmp_path / "state", KINDS, token=TOKEN):
+        async with ApiServer(tmp_path / "state", BUILTIN_KINDS, token=TOKEN):
             pass
-    async with ApiServer(tmp_path / "other", KINDS, token=TOKEN):
+    async with ApiServer(tmp_path / "other", BUILTIN_KINDS, token=TOKEN):
         pass  # the failed start holds no lock
 
 
 async def test_tls_is_served_on_the_secure_port(tmp_path: Path) -> None:
-    async with ApiServer(tmp_path, KINDS, token=TOKEN, secure_port=0) as server:
+    async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN, secure_port=0) as server:
         assert server.certificate
         trust = ssl.create_default_context(cadata=serving_cert.certificate_pem(server.certificate))
         async with (
@@ -198,7 +198,7 @@ class FakePodLogs:
 async def test_pod_log_is_streamed(tmp_path: Path) -> None:
     logs = FakePodLogs()
     path = "/api/v1/namespaces/default/pods/a/log"
-    async with ApiServer(tmp_path, KINDS, token=TOKEN, logs=logs) as server, client_of(server) as client:
+    async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN, logs=logs) as server, client_of(server) as client:
         pod = make_pod("a")
         pod["spec"]["nodeName"] = "n1"
         await client.create(PODS, pod)
@@ -219,7 +219,7 @@ async def test_pod_log_is_streamed(tmp_path: Path) -> None:
 async def test_followed_log_ends_with_the_server(tmp_path: Path) -> None:
     logs = FakePodLogs()
     async with aiohttp.ClientSession() as http:
-        async with ApiServer(tmp_path, KINDS, token=TOKEN, logs=logs) as server, client_of(server) as client:
+        async with ApiServer(tmp_path, BUILTIN_KINDS, token=TOKEN, logs=logs) as server, client_of(server) as client:
             pod = make_pod("a")
             pod["spec"]["nodeName"] = "n1"
             await client.create(PODS, pod)

@@ -64,7 +64,7 @@ def test_certificate_file_is_reused_and_private(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert "PRIVATE KEY" in before
     assert "PRIVATE KEY" not in serving_cert.certificate_pem(path)
-    assert [each.name for each in tmp_path.iterdir()] == [serving_cert.FILE]
+    assert [each.name for each in tmp_path.iterdir()] == [serving_cert.CERTIFICATE_FILE]
 
 
 def test_each_certificate_has_a_new_key() -> None:

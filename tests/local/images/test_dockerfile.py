@@ -1,6 +1,12 @@
 import pytest
 
-from paddle_operator.local.images.dockerfile import DockerfileError, Instruction, expand, parse_dockerfile, split_words
+from paddle_operator.local.images.dockerfile import (
+    DockerfileError,
+    Instruction,
+    expand_word,
+    parse_dockerfile,
+    split_words,
+)
 
 USER_GUIDE = """FROM ubuntu:18.04
 
@@ -87,7 +93,7 @@ def test_exec_form_and_shell_form(text: str, command: tuple[str, ...]) -> None:
     ],
 )
 def test_variables_and_quotes(text: str, result: str) -> None:
-    assert expand(text, {"A": "1", "E": ""}).split() == result.split()
+    assert expand_word(text, {"A": "1", "E": ""}).split() == result.split()
 
 
 def test_shell_operators_are_split_outside_quotes() -> None:

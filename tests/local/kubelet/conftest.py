@@ -9,7 +9,7 @@ import pytest
 from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import StaticServerConfig
 from paddle_operator.local.apiserver.http_server import ApiServer
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from testbed.control_plane import ControlPlane
 from tests.local.kubelet.harness import NODES, NodeHarness, run_node
 
@@ -18,7 +18,7 @@ from tests.local.kubelet.harness import NODES, NodeHarness, run_node
 async def embedded(tmp_path: Path) -> AsyncIterator[Client]:
     token = secrets.token_hex(8)
     async with (
-        ApiServer(tmp_path / "server", KINDS, token=token) as server,
+        ApiServer(tmp_path / "server", BUILTIN_KINDS, token=token) as server,
         Client(StaticServerConfig(server.url, token)) as client,
     ):
         yield client

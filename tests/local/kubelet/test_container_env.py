@@ -12,7 +12,7 @@ from paddle_operator.local.cri import Image
 from paddle_operator.local.kubelet.container_env import (
     ConfigError,
     DownwardContext,
-    expand,
+    expand_references,
     process_environment,
     resolve_command,
     resolve_env,
@@ -68,7 +68,7 @@ def field(path: str) -> dict[str, Any]:
     ],
 )
 def test_references_are_expanded_like_kubelet(text: str, value: str) -> None:
-    assert expand(text, {"HOST": "there", "PORT": "80"}) == value
+    assert expand_references(text, {"HOST": "there", "PORT": "80"}) == value
 
 
 def test_variable_can_refer_only_to_earlier_ones() -> None:

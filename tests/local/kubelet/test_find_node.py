@@ -8,7 +8,7 @@ import msgspec
 from paddle_operator.local.kubelet.device_manager import DeviceManager, gpu_env
 from paddle_operator.local.kubelet.machine import Machine
 from paddle_operator.local.kubelet.pod import LocalPod
-from paddle_operator.local.scheduler import AddNode, Bind, NodeInfo, Unschedulable, find_node, pod_requests
+from paddle_operator.local.scheduler import AddNode, Bind, NodeInfo, Unschedulable, find_node, local_pod_requests
 
 MACHINE = Machine(cpu=4, memory_bytes=8 * 1024**3, pods=5).allocatable
 NODE = NodeInfo("local-1", {"kubernetes.io/hostname": "local-1", "disk": "ssd"})
@@ -50,16 +50,16 @@ def test_effective_requests_include_init_containers() -> None:
         return {"name": name, "resources": cpu(quantity), **more}
 
     pod = make_pod(containers=2, resources=cpu("1"), initContainers=[init("a", "3")])
-    assert pod_requests(pod)["cpu"] == 3
+    assert local_pod_requests(pod)["cpu"] == 3
     sidecar = init("s", "500m", restartPolicy="Always")
-    assert pod_requests(make_pod(resources=cpu("1"), initContainers=[sidecar, init("b", "2")]))["cpu"] == Fraction(
-        "2.5"
-    )
-    assert pod_requests(make_pod(resources=cpu("1"), overhead={"cpu": "250m"}))["cpu"] == Fraction("1.25")
+    assert local_pod_requests(make_pod(resources=cpu("1"), initContainers=[sidecar, init("b", "2")]))[
+        "cpu"
+    ] == Fraction("2.5")
+    assert local_pod_requests(make_pod(resources=cpu("1"), overhead={"cpu": "250m"}))["cpu"] == Fraction("1.25")
 
 
 def test_limit_without_request_is_a_request() -> None:
-    assert pod_requests(make_pod(resources={"limits": {"nvidia.com/gpu": "1"}}))["nvidia.com/gpu"] == 1
+    assert local_pod_requests(make_pod(resources={"limits": {"nvidia.com/gpu": "1"}}))["nvidia.com/gpu"] == 1
 
 
 def test_missing_gpus_are_insufficient() -> None:

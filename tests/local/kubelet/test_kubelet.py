@@ -13,7 +13,7 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.config.server import ServerConfig, StaticServerConfig
 from paddle_operator.kube.objects import Key, Manifest, Resource, T
 from paddle_operator.local.apiserver.http_server import ApiServer
-from paddle_operator.local.apiserver.scheme.builtin import KINDS
+from paddle_operator.local.apiserver.scheme.builtin import BUILTIN_KINDS
 from paddle_operator.local.container_logs import LogFiles
 from paddle_operator.local.cri import Command, Image, ImageError, Progress, StartError
 from paddle_operator.local.kubelet.projected_volume import ProjectedFile
@@ -37,7 +37,7 @@ IGNORES_SIGTERM = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 async def proxy(tmp_path: Path) -> AsyncIterator[tuple[FaultProxy, str]]:
     token = secrets.token_hex(8)
     async with (
-        ApiServer(tmp_path / "server", KINDS, token=token) as server,
+        ApiServer(tmp_path / "server", BUILTIN_KINDS, token=token) as server,
         FaultProxy(StaticServerConfig(server.url, token)) as proxy,
     ):
         yield proxy, token

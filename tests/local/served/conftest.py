@@ -28,7 +28,7 @@ def paddle_jobs() -> Kind:
 async def embedded(tmp_path: Path, paddle_jobs: Kind, control_plane_binaries: Binaries) -> AsyncIterator[KubectlServer]:
     home = tmp_path / "embedded"
     home.mkdir()
-    kinds = (*builtin.KINDS, paddle_jobs)
+    kinds = (*builtin.BUILTIN_KINDS, paddle_jobs)
     async with ApiServer(tmp_path / "state", kinds, token=TOKEN, secure_port=0) as server:
         trust = ssl.create_default_context(cafile=server.certificate)
         yield KubectlServer(

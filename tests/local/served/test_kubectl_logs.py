@@ -28,7 +28,9 @@ def log_files(tmp_path: Path) -> LogFiles:
 async def served(tmp_path: Path, log_files: LogFiles, control_plane_binaries: Binaries) -> AsyncIterator[KubectlServer]:
     home = tmp_path / "home"
     home.mkdir()
-    async with ApiServer(tmp_path / "state", builtin.KINDS, token=TOKEN, logs=log_files, secure_port=0) as server:
+    async with ApiServer(
+        tmp_path / "state", builtin.BUILTIN_KINDS, token=TOKEN, logs=log_files, secure_port=0
+    ) as server:
         trust = ssl.create_default_context(cafile=server.certificate)
         yield KubectlServer(
             "embedded", server.secure_url, TOKEN, trust, "default", control_plane_binaries.kubectl, home

@@ -29,7 +29,7 @@ POD_SUBRESOURCES: Mapping[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Document:
+class APIDocument:
     """A response that describes the API; also used by openapi.py."""
 
     body: bytes
@@ -48,12 +48,12 @@ class Document:
         return {"Cache-Control": cache_control, "ETag": f'"{self.digest}"', "Vary": "Accept"}
 
 
-FindDocument = Callable[[str, str, str], Document | None]
+FindDocument = Callable[[str, str, str], APIDocument | None]
 """The document at a path, for a query (`hash=…`) and an Accept header; None if there is none."""
 
 
-def json_document(content: object, media_type: str = JSON_MEDIA_TYPE) -> Document:
-    return Document(msgspec.json.encode(content), media_type)
+def json_document(content: object, media_type: str = JSON_MEDIA_TYPE) -> APIDocument:
+    return APIDocument(msgspec.json.encode(content), media_type)
 
 
 def discovery_documents(kinds: Iterable[Kind]) -> FindDocument:
@@ -65,7 +65,7 @@ def discovery_documents(kinds: Iterable[Kind]) -> FindDocument:
         for path, content in aggregated_documents(groups, version).items()
     }
 
-    def find(path: str, _query: str, accept: str) -> Document | None:
+    def find(path: str, _query: str, accept: str) -> APIDocument | None:
         accepted = accept.replace(" ", "")
         for version in AGGREGATED_VERSIONS:
             if (path, version) in aggregated and AGGREGATED.format(version=version) in accepted:
@@ -134,7 +134,7 @@ def api_resources(kind: Kind) -> Iterator[Manifest]:
         if names:
             resource[key] = list(names)
     yield resource
-    for name, (group, version, body_kind), body_verbs in subresources(kind):
+    for name, (group, version, body_kind), body_verbs in served_subresources(kind):
         entry = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
         if (group, version) != (kind.group, kind.version):
             entry |= {"group": group, "version": version}
@@ -146,7 +146,7 @@ def verbs(kind: Kind) -> list[str]:
     return [verb for verb in VERBS if not (is_namespace and verb == "deletecollection")]
 
 
-def subresources(kind: Kind) -> Iterator[tuple[str, tuple[str, str, str], tuple[str, ...]]]:
+def served_subresources(kind: Kind) -> Iterator[tuple[str, tuple[str, str, str], tuple[str, ...]]]:
     """The subresources of a kind: name, kind of the body, verbs."""
     if kind.kind == "Pod" and not kind.group:
         for name, (body_kind, body_verbs) in POD_SUBRESOURCES.items():
@@ -185,7 +185,7 @@ def aggregated_resource(kind: Kind) -> Manifest:
             resource[key] = list(names)
     entries = [
         {"subresource": name, "responseKind": group_version_kind(*body_kind), "verbs": list(body_verbs)}
-        for name, body_kind, body_verbs in subresources(kind)
+        for name, body_kind, body_verbs in served_subresources(kind)
     ]
     return resource | ({"subresources": entries} if entries else {})
 

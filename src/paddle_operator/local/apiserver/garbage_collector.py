@@ -1,7 +1,7 @@
 """Which objects are deleted after others? Dependents of an owner, the content of a namespace, events after an hour.
 
-It runs concurrently with requests, as the controllers of a real cluster do. Changes in the store tell it which objects
-to check; on start it checks all objects, since the previous process may have been killed.
+It runs concurrently with requests, as the controllers of a real cluster do. Changes in the store decide which objects
+it checks; on start it checks all objects, since the previous process may have been killed.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from paddle_operator.local.apiserver.registry.resource import APIResource, Resou
 from paddle_operator.local.apiserver.request_info import DeleteOptions
 from paddle_operator.local.apiserver.scheme.kind import Manifest
 from paddle_operator.local.apiserver.storage.sqlite import ObjectStore, ObjectTable, StorageError
-from paddle_operator.local.apiserver.storage.watch_cache import Change, Record
+from paddle_operator.local.apiserver.storage.watch_cache import ObjectChange, Record
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class GarbageCollector:
         self._pending[table, key] = None
         self._wakeup.set()
 
-    def _observe(self, table: ObjectTable, change: Change) -> None:
+    def _observe(self, table: ObjectTable, change: ObjectChange) -> None:
         record = change.new
         for owner in record.owners:
             if owner in self._foreground and (entry := self._store.by_uid.get(owner)):

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 3 * 1024 * 1024  # as kube-apiserver
-MAX_LINE_BYTES = 64 * 1024  # selectors can be long
+MAX_REQUEST_LINE_BYTES = 64 * 1024  # selectors can be long
 SHUTDOWN_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 3600.0  # longer than any client's, so the client closes a connection first
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
@@ -88,8 +88,8 @@ class ApiServer:
             access_log=None,
             handler_cancellation=True,  # a disconnected watch ends at once
             keepalive_timeout=KEEP_ALIVE_SECONDS,
-            max_line_size=MAX_LINE_BYTES,
-            max_field_size=MAX_LINE_BYTES,
+            max_line_size=MAX_REQUEST_LINE_BYTES,
+            max_field_size=MAX_REQUEST_LINE_BYTES,
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()

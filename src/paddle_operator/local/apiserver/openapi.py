@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from paddle_operator.local.apiserver.discovery import (
-    Document,
+    APIDocument,
     FindDocument,
     group_version_kind,
     json_document,
@@ -25,7 +25,7 @@ from paddle_operator.local.apiserver.scheme.openapi_definitions import (
     openapi_data,
 )
 
-ROOT = "/openapi/v3"
+V3_PATH = "/openapi/v3"
 
 # kubectl falls back to OpenAPI v2 for a kind without a v3 document: List. The document describes nothing to validate,
 # since the server validates every item. `swagger: "2.0"` is all that the document needs.
@@ -34,7 +34,7 @@ V2_JSON: Manifest = {"swagger": "2.0", "info": {"title": "see /openapi/v3", "ver
 V2_PROTOBUF = b"\x0a\x032.0"
 V2_PROTOBUF_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
-REFERENCE = "#/components/schemas/"
+REFERENCE_PREFIX = "#/components/schemas/"
 OK_RESPONSE: Manifest = {"200": {"description": "OK"}}
 PATCH_MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH)
 NAME_PARAMETER = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -46,22 +46,22 @@ WRITE_PARAMETERS = [
 
 
 def openapi_documents(kinds: Iterable[Kind]) -> FindDocument:
-    groups = {f"{ROOT}{group[0].prefix}": group for group in kinds_by_group(kinds).values()}
+    groups = {f"{V3_PATH}{group[0].prefix}": group for group in kinds_by_group(kinds).values()}
 
     @cache
     def digests() -> dict[str, str]:
         return {path: json_document(group_document(group)).digest for path, group in groups.items()}
 
-    def find(path: str, query: str, accept: str) -> Document | None:
+    def find(path: str, query: str, accept: str) -> APIDocument | None:
         if path == V2_PATH:
-            return Document(V2_PROTOBUF, V2_PROTOBUF_MEDIA_TYPE) if "protobuf" in accept else json_document(V2_JSON)
-        if path == ROOT:
-            urls = {group.removeprefix(f"{ROOT}/"): f"{group}?hash={digest}" for group, digest in digests().items()}
+            return APIDocument(V2_PROTOBUF, V2_PROTOBUF_MEDIA_TYPE) if "protobuf" in accept else json_document(V2_JSON)
+        if path == V3_PATH:
+            urls = {group.removeprefix(f"{V3_PATH}/"): f"{group}?hash={digest}" for group, digest in digests().items()}
             return json_document({"paths": {name: {"serverRelativeURL": url} for name, url in urls.items()}})
         if path not in groups:
             return None
         document = json_document(group_document(groups[path]))
-        return Document(document.body, immutable=f"hash={document.digest}" in query)
+        return APIDocument(document.body, immutable=f"hash={document.digest}" in query)
 
     return find
 
@@ -113,7 +113,7 @@ def with_descriptions(definition: Schema, texts: Mapping[str, str]) -> Schema:
 def references(schema: Any) -> Iterator[str]:
     if isinstance(schema, dict):
         if isinstance(target := schema.get("$ref"), str):
-            yield target.removeprefix(REFERENCE)
+            yield target.removeprefix(REFERENCE_PREFIX)
         for value in schema.values():
             yield from references(value)
     elif isinstance(schema, list):
@@ -127,7 +127,7 @@ def custom_schema(kind: Kind, texts: Mapping[str, Mapping[str, str]]) -> Schema:
     properties = dict(kind.schema.get("properties", {}))
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string", "description": common[name]}
-    properties["metadata"] = {"allOf": [{"$ref": REFERENCE + OBJECT_META}], "description": common["metadata"]}
+    properties["metadata"] = {"allOf": [{"$ref": REFERENCE_PREFIX + OBJECT_META}], "description": common["metadata"]}
     return kind.schema | {
         "properties": properties,
         "x-kubernetes-group-version-kind": [group_version_kind(kind.group, kind.version, kind.kind)],

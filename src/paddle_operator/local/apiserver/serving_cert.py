@@ -10,14 +10,14 @@ from pathlib import Path
 
 from paddle_operator.local.atomic_file import write_atomic
 
-FILE = "server.pem"
-VALIDITY = timedelta(days=3650)
+CERTIFICATE_FILE = "server.pem"
+CERTIFICATE_VALIDITY = timedelta(days=3650)
 COMMON_NAME = "paddle-operator local cluster"
 
 
 def ensure_certificate(directory: Path, now: datetime) -> Path:
     """The file with certificate and key, generated if missing; only its owner can read it. Raises OSError."""
-    path = directory / FILE
+    path = directory / CERTIFICATE_FILE
     if not path.exists():
         write_atomic(path, generate_certificate(now))
     return path
@@ -50,7 +50,7 @@ def generate_certificate(now: datetime) -> str:
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + VALIDITY)
+        .not_valid_after(now + CERTIFICATE_VALIDITY)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)

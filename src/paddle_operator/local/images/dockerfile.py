@@ -33,8 +33,8 @@ _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
 class DockerfileError(Exception):
     """A line is invalid: str() says why; `line` counts from 1."""
 
-    def __init__(self, line: int, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
         self.line = line
 
 
@@ -71,13 +71,13 @@ class Operator(str):
 
 def parse_dockerfile(text: str) -> list[Instruction]:
     """Raises DockerfileError."""
-    found = [_instruction(line, joined) for line, joined in _joined_lines(text)]
+    found = [_parse_instruction(line, joined) for line, joined in _join_lines(text)]
     if not any(instruction.keyword == "FROM" for instruction in found):
         raise DockerfileError(1, "FROM is missing: start the Dockerfile with FROM and its base image")
     return found
 
 
-def _instruction(line: int, text: str) -> Instruction:
+def _parse_instruction(line: int, text: str) -> Instruction:
     keyword, _, value = text.partition(" ")
     keyword, value = keyword.upper(), value.strip()
     if keyword not in KEYWORDS:
@@ -95,7 +95,7 @@ def _instruction(line: int, text: str) -> Instruction:
     return Instruction(line, keyword, value, flags)
 
 
-def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Each instruction's first line number and text; comments and empty lines between continued lines are dropped."""
     escape, first_line, parts, at_head = "\\", 0, list[str](), True
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
@@ -119,7 +119,7 @@ def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
         yield first_line, " ".join(filter(None, parts))
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
+def expand_word(text: str, variables: Mapping[str, str]) -> str:
     """One word as Docker reads it: without quotes, variables expanded."""
     return " ".join(split_words(text, variables))
 
@@ -196,7 +196,7 @@ class _WordLexer:
             value = self._variables.get(name)
             is_set = bool(value) if (char or "").startswith(":") else value is not None
             if char and (char[-1] == "-") != is_set:
-                return expand(other, self._variables)
+                return expand_word(other, self._variables)
             return "" if char and char[-1] == "+" else value or ""
         if name := _NAME.match(self._text, self._position):
             self._position = name.end()

@@ -13,7 +13,7 @@ from paddle_operator.local.images.dockerfile import (
     IGNORED_KEYWORDS,
     DockerfileError,
     Instruction,
-    expand,
+    expand_word,
     parse_dockerfile,
     split_words,
 )
@@ -64,7 +64,7 @@ class ImageConfig:
     copies: tuple[Copy, ...] = ()
     runs: tuple[Run, ...] = ()
     directories: tuple[str, ...] = ()  # created by WORKDIR
-    warnings: tuple[str, ...] = ()  # a sentence for each instruction that is ignored
+    warnings: tuple[str, ...] = ()  # a message for each instruction that is ignored
 
 
 ResolveBase = Callable[[str], ImageConfig | None]
@@ -135,7 +135,7 @@ class _ConfigBuilder:
             name, has_default, default = text.partition("=")
             variables = self._variables() if self._config else self._global_arguments
             value = self._build_arguments.get(
-                name, expand(default, variables) if has_default else self._global_arguments.get(name)
+                name, expand_word(default, variables) if has_default else self._global_arguments.get(name)
             )
             if value is not None:
                 (self._arguments if self._config else self._global_arguments)[name] = value
@@ -145,15 +145,15 @@ class _ConfigBuilder:
         first, *_ = instruction.value.split(maxsplit=1)
         if "=" not in first:  # the old form: ENV NAME VALUE
             name, _, value = instruction.value.partition(" ")
-            environment[name] = expand(value.strip(), variables)
+            environment[name] = expand_word(value.strip(), variables)
         else:
             for text in _split_pairs(instruction.value):
                 name, _, value = text.partition("=")
-                environment[name] = expand(value, variables)
+                environment[name] = expand_word(value, variables)
         self._update(environment=environment)
 
     def _working_directory(self, instruction: Instruction, config: ImageConfig) -> None:
-        directory = self._absolute(expand(instruction.value, self._variables()))
+        directory = self._absolute(expand_word(instruction.value, self._variables()))
         self._update(working_directory=directory, directories=(*config.directories, directory))
 
     def _copy(self, instruction: Instruction, config: ImageConfig) -> None:

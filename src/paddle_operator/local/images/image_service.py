@@ -35,7 +35,7 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True)
-class ImageSource:
+class BuildSource:
     """What an image is built from."""
 
     folder: Path | None = None
@@ -57,7 +57,7 @@ class ImageService:
         host_python: Path | None = None,
         hints: Mapping[str, str] | None = None,
     ) -> None:
-        """`hints` maps a package to a sentence that is added when pip fails on it, such as where wheels of it are."""
+        """`hints` maps a package to a message that is added when pip fails on it, such as where it has wheels."""
         self._directories, self._registered = directories, registered
         self._build_arguments, self._host_python = build_arguments or {}, host_python
         self._hints = hints or {}
@@ -81,14 +81,14 @@ class ImageService:
                 for run in self._config(source, ()).runs:
                     list(pip_commands(run))
 
-    def _require_source(self, name: str) -> ImageSource:
+    def _require_source(self, name: str) -> BuildSource:
         source = self._source(name)
         if source.folder is None and source.python is None:
             raise ImageError("ErrImagePull", self._describe_unknown(name, short_name(name)))
         return source
 
     @contextmanager
-    def _as_image_error(self, name: str, source: ImageSource) -> Iterator[None]:
+    def _as_image_error(self, name: str, source: BuildSource) -> Iterator[None]:
         """Raise every failure as an ImageError."""
         short = short_name(name)
         try:
@@ -109,7 +109,7 @@ class ImageService:
         names = [path.parent.name for directory in self._directories for path in directory.glob("*/Dockerfile")]
         return sorted({*names, *self._registrations()})
 
-    async def _build(self, name: str, source: ImageSource, progress: Progress) -> Image:
+    async def _build(self, name: str, source: BuildSource, progress: Progress) -> Image:
         config = await asyncio.to_thread(self._config, source, ())
         for warning in config.warnings:
             progress(warning)
@@ -147,29 +147,27 @@ class ImageService:
     async def _python(self, base: str, progress: Progress) -> Interpreter:
         minor = requested_minor(base)
         if minor not in self._pythons:
-            self._pythons[minor] = await find_interpreter(
-                minor
-            )  # cached: asking interpreters for their version is slow
+            self._pythons[minor] = await find_interpreter(minor)  # cached: an interpreter takes long to start
         python = self._pythons[minor]
         if minor is not None and python.minor != minor:
             progress(f"{base} asks for Python 3.{minor}, which is not installed here: using Python {python.version}")
         return python
 
-    def _config(self, source: ImageSource, derived: tuple[Path, ...]) -> ImageConfig:
+    def _config(self, source: BuildSource, derived: tuple[Path, ...]) -> ImageConfig:
         """Raises what read_image_config() raises, and DockerfileError for an image that is built on itself."""
         if source.dockerfile in derived:
             raise DockerfileError(1, f"the image of {source.folder} is built on itself")
 
         def resolve_base(base: str) -> ImageConfig | None:
-            found = self._source(base) if _REFERENCE.fullmatch(base) else ImageSource()
+            found = self._source(base) if _REFERENCE.fullmatch(base) else BuildSource()
             return self._config(found, (*derived, source.dockerfile)) if found.folder else None
 
         return read_image_config(source.dockerfile, {**self._build_arguments, **source.build_arguments}, resolve_base)
 
-    def _source(self, name: str) -> ImageSource:
+    def _source(self, name: str) -> BuildSource:
         registrations, short = self._registrations(), short_name(name)
         keys = (name, strip_tag(name), short)
-        registered = next((registrations[key] for key in keys if key in registrations), ImageSource())
+        registered = next((registrations[key] for key in keys if key in registrations), BuildSource())
         directories = (path / short for path in self._directories if (path / short / "Dockerfile").is_file())
         return replace(
             registered,
@@ -177,7 +175,7 @@ class ImageService:
             python=registered.python or self._host_python,
         )
 
-    def _registrations(self) -> dict[str, ImageSource]:
+    def _registrations(self) -> dict[str, BuildSource]:
         try:
             return read_registrations(self._registered)
         except (OSError, ValueError) as error:
@@ -187,7 +185,7 @@ class ImageService:
         names = ", ".join(self.image_names()) or "none"
         return f'image "{name}" is unknown: local images are directories with a Dockerfile ({names}); {fixes(short)}'
 
-    def _describe_pip_failure(self, source: ImageSource, output: str, short: str) -> str:
+    def _describe_pip_failure(self, source: BuildSource, output: str, short: str) -> str:
         hint = "".join(f" ({hint})" for package, hint in self._hints.items() if package in output)
         return f"pip failed for {source.dockerfile}: {output}{hint}; correct its lines, or {fixes(short)}"
 
@@ -226,12 +224,12 @@ def register_image(
         sources = read_registrations(registered)
     except ValueError:
         sources = {}  # an unreadable file is replaced
-    sources[name] = ImageSource(folder, build_arguments or {}, python)
+    sources[name] = BuildSource(folder, build_arguments or {}, python)
     text = json.dumps({key: _encode(source) for key, source in sorted(sources.items())}, indent=2)
     write_atomic(registered, text + "\n", mode=0o644)
 
 
-def read_registrations(registered: Path) -> dict[str, ImageSource]:
+def read_registrations(registered: Path) -> dict[str, BuildSource]:
     """Image sources by name. Raises ValueError for an invalid file."""
     try:
         stored = json.loads(registered.read_text())
@@ -243,12 +241,12 @@ def read_registrations(registered: Path) -> dict[str, ImageSource]:
         raise ValueError(f"not a map of images: {error}") from None
 
 
-def _decode(entry: Mapping[str, Any]) -> ImageSource:
+def _decode(entry: Mapping[str, Any]) -> BuildSource:
     folder, python = entry.get("folder"), entry.get("python")
     arguments = {str(name): str(value) for name, value in entry.get("build_arguments", {}).items()}
-    return ImageSource(Path(folder) if folder else None, arguments, Path(python) if python else None)
+    return BuildSource(Path(folder) if folder else None, arguments, Path(python) if python else None)
 
 
-def _encode(source: ImageSource) -> dict[str, object]:
+def _encode(source: BuildSource) -> dict[str, object]:
     paths = {"folder": source.folder, "python": source.python}
     return {key: str(path) for key, path in paths.items() if path} | {"build_arguments": dict(source.build_arguments)}

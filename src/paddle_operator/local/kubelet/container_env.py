@@ -49,7 +49,7 @@ class DownwardContext:
     allocatable: Amounts = field(default_factory=dict)
 
 
-def expand(text: str, variables: Mapping[str, str]) -> str:
+def expand_references(text: str, variables: Mapping[str, str]) -> str:
     """Replace `$(NAME)` by the variable's value, if there is such a variable, and `$$` by a dollar sign."""
 
     def value(found: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def resolve_env(container: ContainerSpec, context: DownwardContext, configs: Con
         variables |= _env_from(source, context.pod.key.namespace, configs)
     for variable in container.env:
         if variable.value_from is None:
-            variables[variable.name] = expand(variable.value, variables)
+            variables[variable.name] = expand_references(variable.value, variables)
         else:
             value = _value_from(variable.value_from, container, context, configs)
             if value is not None:
@@ -85,8 +85,8 @@ def process_environment(variables: Mapping[str, str], image: Image, *, host_name
 
 def resolve_command(container: ContainerSpec, image: Image, variables: Mapping[str, str]) -> tuple[str, ...]:
     """The command line; `command` replaces the image's entrypoint and arguments. Raises ConfigError if it is empty."""
-    command = tuple(expand(each, variables) for each in container.command)
-    arguments = tuple(expand(each, variables) for each in container.args)
+    command = tuple(expand_references(each, variables) for each in container.command)
+    arguments = tuple(expand_references(each, variables) for each in container.args)
     line = (*command, *arguments) if command else (*image.entrypoint, *(arguments or image.command))
     if not line:
         raise ConfigError(

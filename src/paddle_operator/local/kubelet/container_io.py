@@ -12,7 +12,7 @@ from paddle_operator.local.cri import Command, Sandbox
 log = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
-DRAIN_SECONDS = 1.0
+OUTPUT_DRAIN_SECONDS = 1.0
 MAX_EXEC_OUTPUT_BYTES = 10 * 1024
 
 
@@ -34,7 +34,7 @@ class OutputPipe:
     async def drain(self, clock: Clock) -> None:
         """Read what is still in the pipe after the process has exited, and close it."""
         try:
-            await within(clock, DRAIN_SECONDS, self._at_eof.wait())
+            await within(clock, OUTPUT_DRAIN_SECONDS, self._at_eof.wait())
         except TimeoutError:
             log.warning("output still open after container exit")
         finally:

@@ -12,7 +12,7 @@ import msgspec
 from paddle_operator.kube.objects import Object, Resource, View
 from paddle_operator.local.kubelet.pod import LocalPod
 
-DOMAIN = "svc.cluster.local"
+SERVICE_DOMAIN = "svc.cluster.local"
 _LOCALHOST = (
     "127.0.0.1\tlocalhost",
     "::1\tlocalhost ip6-localhost ip6-loopback",
@@ -57,7 +57,7 @@ class HostRecord:
     def aliases(self, namespace: str) -> tuple[str, ...]:
         name = f"{self.name}.{self.namespace}"
         short = (self.name,) if namespace == self.namespace else ()
-        return (*short, name, f"{name}.svc", f"{name}.{DOMAIN}")
+        return (*short, name, f"{name}.svc", f"{name}.{SERVICE_DOMAIN}")
 
 
 def cluster_records(services: Iterable[Service], pods: Iterable[LocalPod]) -> tuple[HostRecord, ...]:
@@ -107,7 +107,7 @@ def render_hosts(pod: LocalPod, address: str, records: Iterable[HostRecord], hos
     lines += [host_file.rstrip("\n")] if pod.spec.host_network and host_file else _LOCALHOST
     own = [pod.host_name]
     if pod.spec.subdomain and not pod.spec.host_network:
-        own = [f"{pod.host_name}.{pod.spec.subdomain}.{pod.key.namespace}.{DOMAIN}", pod.host_name]
+        own = [f"{pod.host_name}.{pod.spec.subdomain}.{pod.key.namespace}.{SERVICE_DOMAIN}", pod.host_name]
     lines.append(f"{address}\t{' '.join(own)}")
     lines += [f"{alias.ip}\t{' '.join(alias.hostnames)}" for alias in pod.spec.host_aliases]
     lines += [f"{each.address}\t{' '.join(each.aliases(pod.key.namespace))}" for each in records]

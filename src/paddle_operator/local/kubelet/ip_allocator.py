@@ -57,7 +57,7 @@ class AddressBlock:
         """The address of the n-th node, from 1. Raises AddressesExhausted."""
         if not 1 <= index <= NODES_PER_BLOCK:
             raise AddressesExhausted(
-                f"node {index} cannot have an address: 127.{self.number}.0 has room for {NODES_PER_BLOCK}"
+                f"node {index} cannot have an address: 127.{self.number}.0.0/24 has only {NODES_PER_BLOCK}"
             )
         return f"127.{self.number}.0.{index}"
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 600
-ROLE_LABEL = "paddle-operator.local/node"
+LOCAL_NODE_LABEL = "paddle-operator.local/node"
 
 
 class NodeSpec(View, frozen=True):
@@ -112,7 +112,7 @@ class NodeManager:
             HOST_NAME_LABEL: name,
             "kubernetes.io/os": platform.system().lower(),
             "kubernetes.io/arch": architecture,
-            ROLE_LABEL: "process",
+            LOCAL_NODE_LABEL: "process",
             **self._machine.labels,
         }
 

@@ -162,21 +162,21 @@ class KeyToPath(View, frozen=True):
     mode: int | None = None
 
 
-class DownwardAPIFile(View, frozen=True):
+class DownwardAPIVolumeFile(View, frozen=True):
     path: str = ""
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     mode: int | None = None
 
 
-class ConfigMapSource(View, frozen=True):
+class ConfigMapVolumeSource(View, frozen=True):
     name: str = ""
     items: tuple[KeyToPath, ...] = ()
     default_mode: int | None = None
     optional: bool = False
 
 
-class SecretSource(View, frozen=True):
+class SecretVolumeSource(View, frozen=True):
     """A Secret is named by `secretName` in a volume and by `name` in a projection."""
 
     secret_name: str = ""
@@ -186,47 +186,47 @@ class SecretSource(View, frozen=True):
     optional: bool = False
 
 
-class DownwardAPISource(View, frozen=True):
-    items: tuple[DownwardAPIFile, ...] = ()
+class DownwardAPIVolumeSource(View, frozen=True):
+    items: tuple[DownwardAPIVolumeFile, ...] = ()
     default_mode: int | None = None
 
 
 class VolumeProjection(View, frozen=True):
-    config_map: ConfigMapSource | None = None
-    secret: SecretSource | None = None
-    downward_api: DownwardAPISource | None = msgspec.field(default=None, name="downwardAPI")
+    config_map: ConfigMapVolumeSource | None = None
+    secret: SecretVolumeSource | None = None
+    downward_api: DownwardAPIVolumeSource | None = msgspec.field(default=None, name="downwardAPI")
     service_account_token: dict[str, Any] | None = None
 
 
-class ProjectedSource(View, frozen=True):
+class ProjectedVolumeSource(View, frozen=True):
     sources: tuple[VolumeProjection, ...] = ()
     default_mode: int | None = None
 
 
-class EmptyDirSource(View, frozen=True):
+class EmptyDirVolumeSource(View, frozen=True):
     medium: str = ""
     size_limit: Quantity | None = None
 
 
-class HostPathSource(View, frozen=True):
+class HostPathVolumeSource(View, frozen=True):
     path: str = ""
     type: str = ""
 
 
-class ClaimSource(View, frozen=True):
+class PersistentVolumeClaimVolumeSource(View, frozen=True):
     claim_name: str = ""
     read_only: bool = False
 
 
 class Volume(View, frozen=True):
     name: str
-    empty_dir: EmptyDirSource | None = None
-    host_path: HostPathSource | None = None
-    config_map: ConfigMapSource | None = None
-    secret: SecretSource | None = None
-    downward_api: DownwardAPISource | None = msgspec.field(default=None, name="downwardAPI")
-    projected: ProjectedSource | None = None
-    persistent_volume_claim: ClaimSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
+    config_map: ConfigMapVolumeSource | None = None
+    secret: SecretVolumeSource | None = None
+    downward_api: DownwardAPIVolumeSource | None = msgspec.field(default=None, name="downwardAPI")
+    projected: ProjectedVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
 
 
 class HostAlias(View, frozen=True):

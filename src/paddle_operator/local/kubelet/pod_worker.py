@@ -112,13 +112,13 @@ class PodWorker:
 
     async def _flush_status(self) -> None:
         """Return once the server has the status; during a shutdown, wait for it only a few seconds."""
-        flushed = asyncio.ensure_future(self._reporter.flushed())
+        wait_flushed = asyncio.ensure_future(self._reporter.wait_flushed())
         shutdown = asyncio.ensure_future(self._node_shutdown.wait())
         try:
-            await asyncio.wait({flushed, shutdown}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({flushed}, timeout=FINAL_STATUS_SECONDS)
+            await asyncio.wait({wait_flushed, shutdown}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({wait_flushed}, timeout=FINAL_STATUS_SECONDS)
         finally:
-            flushed.cancel()
+            wait_flushed.cancel()
             shutdown.cancel()
 
     def internal_error_status(self, message: str) -> Manifest:

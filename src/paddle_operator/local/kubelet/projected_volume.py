@@ -22,15 +22,15 @@ from paddle_operator.local.kubelet.container_env import (
     resource_text,
 )
 from paddle_operator.local.kubelet.pod import (
-    ConfigMapSource,
-    DownwardAPISource,
+    ConfigMapVolumeSource,
+    DownwardAPIVolumeSource,
     KeyToPath,
-    SecretSource,
+    SecretVolumeSource,
     Volume,
     VolumeProjection,
 )
 
-DEFAULT_MODE = 0o644
+DEFAULT_FILE_MODE = 0o644
 _DATA_LINK = "..data"
 
 
@@ -78,7 +78,7 @@ def _source_files(
 def _config_files(
     kind: str,
     name: str,
-    source: ConfigMapSource | SecretSource,
+    source: ConfigMapVolumeSource | SecretVolumeSource,
     mode: int | None,
     context: DownwardContext,
     configs: ConfigReader,
@@ -91,14 +91,14 @@ def _config_files(
         raise MountError(not_found_message(kind, name))
     for item in source.items or tuple(KeyToPath(key, key) for key in data):
         if item.key in data:
-            file_mode = item.mode or source.default_mode or mode or DEFAULT_MODE
+            file_mode = item.mode or source.default_mode or mode or DEFAULT_FILE_MODE
             yield _check_path(item.path), ProjectedFile(data[item.key], file_mode)
         elif not source.optional:
             raise MountError(key_not_found_message(kind, namespace, name, item.key))
 
 
 def _downward_files(
-    source: DownwardAPISource, mode: int | None, context: DownwardContext
+    source: DownwardAPIVolumeSource, mode: int | None, context: DownwardContext
 ) -> Iterator[tuple[str, ProjectedFile]]:
     for item in source.items:
         try:
@@ -110,7 +110,7 @@ def _downward_files(
                 continue
         except ConfigError as error:
             raise MountError(str(error)) from None
-        file_mode = item.mode or source.default_mode or mode or DEFAULT_MODE
+        file_mode = item.mode or source.default_mode or mode or DEFAULT_FILE_MODE
         yield _check_path(item.path), ProjectedFile(text.encode(), file_mode)
 
 

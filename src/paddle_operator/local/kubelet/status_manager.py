@@ -75,7 +75,7 @@ class StatusReporter:
         self._flushed.clear()
         self._changed.set()
 
-    async def flushed(self) -> None:
+    async def wait_flushed(self) -> None:
         """Return once the server has the current status."""
         await self._flushed.wait()
 

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from paddle_operator.kube.errors import describe_os_error
 from paddle_operator.local.cri import Mount
-from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext, expand
+from paddle_operator.local.kubelet.container_env import ConfigReader, DownwardContext, expand_references
 from paddle_operator.local.kubelet.pod import (
     ContainerSpec,
-    EmptyDirSource,
-    HostPathSource,
+    EmptyDirVolumeSource,
+    HostPathVolumeSource,
     LocalPod,
     Volume,
     VolumeMount,
@@ -99,7 +99,7 @@ class VolumeManager:
             raise MountError(f"local mode does not support volumes of this type: it supports {SUPPORTED_TYPES}")
         return self._write(volume.name, files)
 
-    def _empty_dir(self, name: str, source: EmptyDirSource) -> Path:
+    def _empty_dir(self, name: str, source: EmptyDirVolumeSource) -> Path:
         in_memory = source.medium == "Memory" and SHARED_MEMORY.is_dir()
         directory = (memory_directory(self._pod.uid) if in_memory else self._directory) / name
         directory.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class VolumeManager:
         path = self._paths[mount.name]
         claim = volume.persistent_volume_claim
         read_only = mount.read_only or mount.name in self._written or bool(claim and claim.read_only)
-        sub_path = mount.sub_path or expand(mount.sub_path_expr, variables)
+        sub_path = mount.sub_path or expand_references(mount.sub_path_expr, variables)
         if sub_path:
             path = _sub_path(path, sub_path, create=mount.name not in self._written)
         return Mount(path, mount.mount_path, read_only)
@@ -139,7 +139,7 @@ def _sub_path(directory: Path, sub_path: str, *, create: bool) -> Path:
     return path
 
 
-def _host_path(source: HostPathSource) -> Path:
+def _host_path(source: HostPathVolumeSource) -> Path:
     path = Path(source.path)
     if source.type == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)

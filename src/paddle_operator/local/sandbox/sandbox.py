@@ -113,7 +113,7 @@ class ContainerProcess:
 
 
 class LocalSandbox:
-    """What both sandboxes share. `limitations` has a sentence for each thing that containers lack on this host."""
+    """What both sandboxes share. `limitations` has a message for each feature that containers lack on this host."""
 
     def __init__(self, limitations: Sequence[str] = ()) -> None:
         self.limitations = list(limitations)
@@ -262,19 +262,19 @@ async def _start(spec: dict[str, Any], output: int, cgroup: MemoryCgroup | None)
 
 def _spawn_shim(output: int, cgroup: MemoryCgroup | None) -> ContainerProcess:
     with ExitStack() as sockets:
-        ours, theirs = map(sockets.enter_context, socket.socketpair())
-        ours.setblocking(False)
+        own_end, shim_end = map(sockets.enter_context, socket.socketpair())
+        own_end.setblocking(False)
         shim_process = subprocess.Popen(  # noqa: S603 -- our own program; asyncio's subprocesses need a thread each
-            [sys.executable, "-I", "-S", "-X", "utf8", _shim_program(), str(theirs.fileno())],
+            [sys.executable, "-I", "-S", "-X", "utf8", _shim_program(), str(shim_end.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={},
-            pass_fds=(theirs.fileno(),),
+            pass_fds=(shim_end.fileno(),),
         )
         sockets.pop_all()
-    theirs.close()
-    return ContainerProcess(shim_process, ours, cgroup)
+    shim_end.close()
+    return ContainerProcess(shim_process, own_end, cgroup)
 
 
 def _shim_program() -> str:

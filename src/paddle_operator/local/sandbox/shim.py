@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # typing imports re and signal imports enum: together half of
     import signal
     from typing import Any, NoReturn
 
-    ContainerSpec = dict[str, Any]
+    ShimSpec = dict[str, Any]
 else:
     import _signal as signal
 
@@ -31,36 +31,32 @@ REQUEST_TERMINATE, REQUEST_KILL = b"t", b"k"
 
 
 class SetupError(Exception):
-    """The container could not be set up; str() is a sentence for people."""
+    """The container could not be set up; str() is the message."""
 
 
 def main() -> None:
     channel = int(sys.argv[1])
-    spec = read_spec(channel)
+    spec = receive_spec(channel)
     try:
         libc = CDLL(None, use_errno=True)
         prepare_shim(spec, libc)
-        child, failure = start_program(spec, libc, channel)
+        child = start_program(spec, libc, channel)
     except (SetupError, OSError) as error:
         report(channel, f"failed {error}")
-        return
-    if failure:
-        os.waitpid(child, 0)
-        report(channel, f"failed {failure}")
         return
     report(channel, f"started {child}")
     code = supervise_program(channel, child, contained=spec["namespaces"])
     report(channel, f"exited {code if code >= 0 else 128 - code}")
 
 
-def read_spec(channel: int) -> "ContainerSpec":
+def receive_spec(channel: int) -> "ShimSpec":
     text = b""
     while len(text) < 8 or len(text) < 8 + int.from_bytes(text[:8], "big"):
         part = os.read(channel, 1 << 16)
         if not part:
             os._exit(1)
         text += part
-    spec: ContainerSpec = marshal.loads(text[8:])  # noqa: S302 -- written by our own parent; json costs 4 ms here
+    spec: ShimSpec = marshal.loads(text[8:])  # noqa: S302 -- written by our own parent; json costs 4 ms here
     return spec
 
 
@@ -74,7 +70,7 @@ def report(channel: int, line: str) -> None:
 # The shim: prepared once, then it supervises the program.
 
 
-def prepare_shim(spec: "ContainerSpec", libc: CDLL) -> None:
+def prepare_shim(spec: "ShimSpec", libc: CDLL) -> None:
     os.umask(0o022)
     os.setsid()  # so that Ctrl-C on the supervisor's terminal does not reach the container
     if spec["namespaces"]:
@@ -92,11 +88,8 @@ def die_with_parent(libc: CDLL) -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def enter_namespaces(spec: "ContainerSpec", libc: CDLL) -> None:
-    """Map users in new namespaces: root maps every uid, since its files may have any owner; others only themselves.
-
-    Raises SetupError.
-    """
+def enter_namespaces(spec: "ShimSpec", libc: CDLL) -> None:
+    """Enter new namespaces: root maps every uid, since its files may have any owner. Raises SetupError."""
     user, group = os.geteuid(), os.getegid()
     writer, proceed_writer = fork_map_writer() if spec["every_user"] else (0, -1)
     if libc.unshare(CLONE_NEW_NAMESPACES):
@@ -147,8 +140,8 @@ def write_text(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def start_program(spec: "ContainerSpec", libc: CDLL, channel: int) -> tuple[int, str]:
-    """Return the program's pid, and why it could not be started, or an empty string."""
+def start_program(spec: "ShimSpec", libc: CDLL, channel: int) -> int:
+    """Return the program's pid. Raises SetupError if it could not be started."""
     error_reader, error_writer = os.pipe()
     liveness_reader, liveness_writer = os.pipe()
     child = os.fork()
@@ -171,7 +164,10 @@ def start_program(spec: "ContainerSpec", libc: CDLL, channel: int) -> tuple[int,
     while part := os.read(error_reader, 4096):  # EOF comes with exec, which closes the writer
         text += part
     os.close(error_reader)
-    return child, text.decode(errors="replace")
+    if text:
+        os.waitpid(child, 0)
+        raise SetupError(text.decode(errors="replace"))
+    return child
 
 
 def exit_if_closed(pipe: int) -> None:
@@ -266,7 +262,7 @@ def send_kill(pid: int) -> None:
 # The child: from a fork of the shim to the container's program.
 
 
-def exec_program(spec: "ContainerSpec", libc: CDLL) -> "NoReturn":
+def exec_program(spec: "ShimSpec", libc: CDLL) -> "NoReturn":
     os.setsid()  # otherwise a program that signals its own process group kills the shim
     if spec["memory_group"]:
         write_text(spec["memory_group"], "0")
@@ -345,9 +341,8 @@ def apply_step(libc: CDLL, kind: str, target: str, more: list[str], text_file: s
     elif kind == "link":
         os.symlink(more[0], target)
     elif kind == "text":
-        descriptor = os.open(text_file, os.O_CREAT | os.O_WRONLY, 0o644)
-        os.write(descriptor, more[0].encode())
-        os.close(descriptor)
+        with open(text_file, "w") as file:
+            file.write(more[0])
         mount(libc, text_file, target, "", MS_BIND, "")
     elif kind == "tmpfs":
         mount(libc, "tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, more[0])
@@ -364,9 +359,9 @@ def apply_step(libc: CDLL, kind: str, target: str, more: list[str], text_file: s
             mount(libc, "overlay", target, "overlay", MS_NOSUID | MS_NODEV, options)
             os.chmod(f"{work}/work", 0o700)  # the kernel creates it so that an ordinary user cannot remove it
         except OSError:  # before Linux 5.11, or a file system that cannot be an overlay's upper one
-            bind(libc, "bind-read-only", source, target)
+            bind_mount(libc, "bind-read-only", source, target)
     else:
-        bind(libc, kind, HOST_ROOT + more[0], target)
+        bind_mount(libc, kind, HOST_ROOT + more[0], target)
 
 
 def escape_overlay_path(path: str) -> str:
@@ -374,7 +369,7 @@ def escape_overlay_path(path: str) -> str:
     return "".join(f"\\{sign}" if sign in ",:\\" else sign for sign in path)
 
 
-def bind(libc: CDLL, kind: str, source: str, target: str) -> None:
+def bind_mount(libc: CDLL, kind: str, source: str, target: str) -> None:
     try:
         mount(libc, source, target, "", MS_BIND | MS_REC, "")
     except OSError:

@@ -13,7 +13,7 @@ from paddle_operator.local.apiserver.scheme import builtin
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
-PODS, SERVICES = builtin.PODS.schema, builtin.SERVICES.schema
+PODS, SERVICES = builtin.POD_KIND.schema, builtin.SERVICE_KIND.schema
 
 
 def test_retain_keys_drops_other_union_members() -> None:

@@ -64,7 +64,7 @@ def test_columns_follow_their_json_paths() -> None:
     ],
 )
 def test_cell_has_the_type_of_its_column(kind: str, value: object, cell: object) -> None:
-    column = custom_resource.printer_column({"name": "X", "type": kind, "jsonPath": ".status.list[0].x"})
+    column = custom_resource.column_from_crd({"name": "X", "type": kind, "jsonPath": ".status.list[0].x"})
     assert column.cell({"status": {"list": [{"x": value}]}}, NOW) == cell
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.apiserver.storage.sqlite import FILE_NAME, ObjectStore, ObjectTable, StorageError, decode
+from paddle_operator.local.apiserver.storage.sqlite import DATABASE_FILE, ObjectStore, ObjectTable, StorageError, decode
 
 
 def no_fields(_: Any) -> dict[str, str]:
@@ -132,14 +132,14 @@ def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_database_is_rejected_unchanged(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"something else" * 1000)
+    (tmp_path / DATABASE_FILE).write_bytes(b"something else" * 1000)
     with pytest.raises(StorageError, match="cannot open the database"):
         ObjectStore(tmp_path)
-    assert (tmp_path / FILE_NAME).read_bytes().startswith(b"something else")
+    assert (tmp_path / DATABASE_FILE).read_bytes().startswith(b"something else")
 
 
 def test_file_of_another_schema_version_is_rejected(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / FILE_NAME) as database:
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(StorageError, match="another version of this program"):

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddle_operator.kube.objects import Key
-from paddle_operator.local.apiserver.storage.watch_cache import Change, History, HistoryExpired, Record
+from paddle_operator.local.apiserver.storage.watch_cache import History, HistoryExpired, ObjectChange, Record
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -14,11 +14,11 @@ def make_record(name: str, version: int, size: int = 10) -> Record:
     return Record(1, Key("n", name), name, version, b"x" * size, {}, {}, (), 0.0)
 
 
-def make_changes(count: int, size: int = 10) -> list[Change]:
-    return [Change(None, make_record(f"o{version}", version, size)) for version in range(1, count + 1)]
+def make_changes(count: int, size: int = 10) -> list[ObjectChange]:
+    return [ObjectChange(None, make_record(f"o{version}", version, size)) for version in range(1, count + 1)]
 
 
-def history_of(changes: list[Change], *, max_changes: int = 1000, max_bytes: int = 1_000_000) -> History:
+def history_of(changes: list[ObjectChange], *, max_changes: int = 1000, max_bytes: int = 1_000_000) -> History:
     history = History(0, max_changes, max_bytes)
     for change in changes:
         history.append(change)
@@ -51,9 +51,9 @@ def test_bytes_of_changes_are_limited() -> None:
 
 
 def test_change_larger_than_the_limit_is_discarded() -> None:
-    history = history_of([*make_changes(3), Change(None, make_record("big", 4, size=5000))], max_bytes=1000)
+    history = history_of([*make_changes(3), ObjectChange(None, make_record("big", 4, size=5000))], max_bytes=1000)
     assert history.floor == 4
-    history.append(Change(None, make_record("next", 5)))
+    history.append(ObjectChange(None, make_record("next", 5)))
     assert [change.version for change in history.read(history.position_after(4), 10)] == [5]
 
 
@@ -71,7 +71,7 @@ def test_objects_at_an_earlier_version_are_restored(operations: list[tuple[str, 
     history, current, snapshots = History(0), dict[Key, Record](), [dict[Key, Record]()]
     for version, (name, removed) in enumerate(operations, start=1):
         key, record = Key("n", name), make_record(name, version)
-        history.append(Change(current.get(key), record, deleted=removed and key in current))
+        history.append(ObjectChange(current.get(key), record, deleted=removed and key in current))
         if removed and key in current:
             del current[key]
         else:

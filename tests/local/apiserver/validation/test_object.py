@@ -185,9 +185,9 @@ def test_kind_validates_only_if_types_are_right() -> None:
     [
         (JOBS, "finalizers.paddlepaddle.org", True),  # of the Go operator
         (JOBS, "not a name", False),
-        (builtin.PODS, "finalizers.paddlepaddle.org", False),
-        (builtin.PODS, "foregroundDeletion", True),
-        (builtin.PODS, "paddlepaddle.org/finalizer", True),
+        (builtin.POD_KIND, "finalizers.paddlepaddle.org", False),
+        (builtin.POD_KIND, "foregroundDeletion", True),
+        (builtin.POD_KIND, "paddlepaddle.org/finalizer", True),
     ],
     ids=["custom", "custom-invalid", "built-in", "built-in-standard", "built-in-qualified"],
 )
@@ -197,7 +197,7 @@ def test_finalizer_without_domain_needs_custom_kind(kind: Kind, finalizer: str, 
     assert not refused if accepted else refused
 
 
-@pytest.mark.parametrize("kind", [*builtin.KINDS, JOBS], ids=lambda kind: f"{kind.kind}.{kind.group}")
+@pytest.mark.parametrize("kind", [*builtin.BUILTIN_KINDS, JOBS], ids=lambda kind: f"{kind.kind}.{kind.group}")
 @quick
 @given(spec=ANYTHING, status=ANYTHING, metadata=ANYTHING, data=ANYTHING)
 def test_fuzzed_objects_are_validated(kind: Kind, spec: Any, status: Any, metadata: Any, data: Any) -> None:
@@ -230,7 +230,7 @@ FIELDS = st.sampled_from(
     st.dictionaries(
         FIELDS, ANYTHING | st.lists(st.dictionaries(st.sampled_from(["name", "image", "ports"]), ANYTHING))
     ),
-    st.sampled_from(builtin.KINDS),
+    st.sampled_from(builtin.BUILTIN_KINDS),
 )
 def test_fuzzed_specs_are_validated(spec: Manifest, kind: Kind) -> None:
     stored = normalize(kind, {"metadata": {"name": "a"}, "spec": spec})
@@ -240,6 +240,6 @@ def test_fuzzed_specs_are_validated(spec: Manifest, kind: Kind) -> None:
 @quick
 @given(spec=ANYTHING)
 def test_normalize_is_idempotent(spec: Any) -> None:
-    once = normalize(builtin.PODS, {"metadata": {"name": "pod"}, "spec": spec})
-    assert normalize(builtin.PODS, once) == once
-    assert unknown_fields(builtin.PODS, once) == []
+    once = normalize(builtin.POD_KIND, {"metadata": {"name": "pod"}, "spec": spec})
+    assert normalize(builtin.POD_KIND, once) == once
+    assert unknown_fields(builtin.POD_KIND, once) == []

@@ -43,7 +43,7 @@ def apply_strategic_merge_patch(schema: Schema, original: Manifest, patch: Manif
         elif value is None:
             result.pop(key, None)
         else:
-            result[key] = merge_value(field_schema(schema, key), result.get(key), value)
+            result[key] = merge_value(schema_of_field(schema, key), result.get(key), value)
     return result
 
 
@@ -81,7 +81,7 @@ def merge_ordered_lists(schema: Schema, result: Manifest, patch: Manifest) -> Ma
         merged_keys.add(key)
         if old is None and new is None:
             continue
-        list_schema = field_schema(schema, key)
+        list_schema = schema_of_field(schema, key)
         item_key = item_key_of(list_schema)
         check_order(key, new or [], order, item_key)
         if new is None:
@@ -174,7 +174,7 @@ def item_key_of(schema: Schema) -> ItemKey:
     return item_key
 
 
-def field_schema(schema: Schema, key: str) -> Schema:
+def schema_of_field(schema: Schema, key: str) -> Schema:
     properties: dict[str, Schema] = schema.get("properties", EMPTY_SCHEMA)
     schema = properties.get(key) or schema.get("additionalProperties", EMPTY_SCHEMA)
     return schema if isinstance(schema, dict) else EMPTY_SCHEMA

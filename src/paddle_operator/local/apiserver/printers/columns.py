@@ -9,7 +9,7 @@ from paddle_operator.local.apiserver.scheme.kind import Column, Manifest
 from paddle_operator.local.apiserver.scheme.unstructured import maps_in, nested_value
 
 NONE, UNKNOWN, UNSET = "<none>", "<unknown>", "<unset>"
-ROLE_LABEL = "node-role.kubernetes.io/"
+NODE_ROLE_PREFIX = "node-role.kubernetes.io/"
 ACCESS_MODE_ABBREVIATIONS = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -82,7 +82,7 @@ def node_status(item: Manifest, _now: datetime) -> str:
 
 def node_roles(item: Manifest, _now: datetime) -> str:
     labels = item["metadata"].get("labels") or {}
-    roles = {key.removeprefix(ROLE_LABEL) for key in labels if key.startswith(ROLE_LABEL)}
+    roles = {key.removeprefix(NODE_ROLE_PREFIX) for key in labels if key.startswith(NODE_ROLE_PREFIX)}
     return ",".join(sorted((roles | {labels.get("kubernetes.io/role", "")}) - {""})) or NONE
 
 
@@ -132,7 +132,7 @@ def first_seen(item: Manifest, now: datetime) -> str:
     return format_age(item.get("firstTimestamp") or item.get("deprecatedFirstTimestamp") or item.get("eventTime"), now)
 
 
-def last_seen(item: Manifest, now: datetime) -> str:
+def last_seen_age(item: Manifest, now: datetime) -> str:
     if series := item.get("series"):
         return format_age(series.get("lastObservedTime"), now)
     last = item.get("lastTimestamp") or item.get("deprecatedLastTimestamp")
@@ -165,8 +165,8 @@ def event_count(item: Manifest, _now: datetime) -> int:
     return int(series.get("count") or item.get("count") or item.get("deprecatedCount") or 1)
 
 
-EVENT = (
-    Column("Last Seen", "string", last_seen),
+EVENT_COLUMNS = (
+    Column("Last Seen", "string", last_seen_age),
     Column("Type", "string", value_cell("type")),
     Column("Reason", "string", value_cell("reason")),
     Column("Object", "string", event_object),
@@ -177,7 +177,7 @@ EVENT = (
     Column("Count", "string", event_count, wide=True),
     Column("Name", "string", value_cell("metadata", "name"), wide=True),
 )
-SERVICE = (
+SERVICE_COLUMNS = (
     NAME_COLUMN,
     Column("Type", "string", value_cell("spec", "type")),
     Column("Cluster-IP", "string", cluster_ip),
@@ -186,16 +186,16 @@ SERVICE = (
     AGE_COLUMN,
     Column("Selector", "string", selector, wide=True),
 )
-CONFIG_MAP = (NAME_COLUMN, Column("Data", "string", entry_count("data", "binaryData")), AGE_COLUMN)
-SECRET = (
+CONFIG_MAP_COLUMNS = (NAME_COLUMN, Column("Data", "string", entry_count("data", "binaryData")), AGE_COLUMN)
+SECRET_COLUMNS = (
     NAME_COLUMN,
     Column("Type", "string", value_cell("type")),
     Column("Data", "string", entry_count("data")),
     AGE_COLUMN,
 )
-NAMESPACE = (NAME_COLUMN, Column("Status", "string", value_cell("status", "phase")), AGE_COLUMN)
-LEASE = (NAME_COLUMN, Column("Holder", "string", value_cell("spec", "holderIdentity")), AGE_COLUMN)
-NODE = (
+NAMESPACE_COLUMNS = (NAME_COLUMN, Column("Status", "string", value_cell("status", "phase")), AGE_COLUMN)
+LEASE_COLUMNS = (NAME_COLUMN, Column("Holder", "string", value_cell("spec", "holderIdentity")), AGE_COLUMN)
+NODE_COLUMNS = (
     NAME_COLUMN,
     Column("Status", "string", node_status),
     Column("Roles", "string", node_roles),
@@ -217,7 +217,7 @@ ATTRIBUTES_CLASS = Column(
     "VolumeAttributesClass", "string", value_cell("spec", "volumeAttributesClassName", default=UNSET)
 )
 STORAGE_CLASS = Column("StorageClass", "string", value_cell("spec", "storageClassName"))
-PERSISTENT_VOLUME = (
+PERSISTENT_VOLUME_COLUMNS = (
     NAME_COLUMN,
     Column("Capacity", "string", value_cell("spec", "capacity", "storage", default="0")),
     Column("Access Modes", "string", lambda item, _now: format_access_modes(item["spec"].get("accessModes"))),
@@ -230,7 +230,7 @@ PERSISTENT_VOLUME = (
     AGE_COLUMN,
     VOLUME_MODE,
 )
-PERSISTENT_VOLUME_CLAIM = (
+PERSISTENT_VOLUME_CLAIM_COLUMNS = (
     NAME_COLUMN,
     Column("Status", "string", phase),
     Column("Volume", "string", value_cell("spec", "volumeName")),

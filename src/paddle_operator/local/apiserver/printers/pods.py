@@ -146,7 +146,7 @@ def readiness_gates(pod: Manifest, _now: datetime) -> str:
     return f"{met}/{len(gates)}" if gates else NONE
 
 
-POD = (
+POD_COLUMNS = (
     NAME_COLUMN,
     Column("Ready", "string", ready),
     Column("Status", "string", lambda pod, _now: summarize_containers(pod).status),

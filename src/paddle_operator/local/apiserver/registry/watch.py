@@ -14,7 +14,7 @@ from paddle_operator.local.apiserver.registry.resource import APIResource
 from paddle_operator.local.apiserver.request_info import Parameters, parse_bool, parse_int, parse_version
 from paddle_operator.local.apiserver.scheme.kind import Manifest
 from paddle_operator.local.apiserver.storage.sqlite import ObjectStore
-from paddle_operator.local.apiserver.storage.watch_cache import Change, HistoryExpired
+from paddle_operator.local.apiserver.storage.watch_cache import HistoryExpired, ObjectChange
 
 MAX_CHANGES_PER_WRITE = 100  # also the limit of what is buffered for a client that does not read
 BOOKMARK_SECONDS = 45.0
@@ -122,7 +122,7 @@ class Watch:
         if self._request.send_initial_events and self._request.allow_bookmarks:
             yield self._bookmark(self._store.version, {"k8s.io/initial-events-end": "true"})
 
-    def _event_line(self, change: Change) -> bytes:
+    def _event_line(self, change: ObjectChange) -> bytes:
         """Empty if the object is not selected. One that starts or stops matching is ADDED or DELETED."""
         if change.version <= self._request.since:
             return b""
@@ -134,7 +134,7 @@ class Watch:
             return b""
         return self._format("DELETED", self._last_state(change))
 
-    def _last_state(self, change: Change) -> bytes:
+    def _last_state(self, change: ObjectChange) -> bytes:
         """The last state that matched, under the version of the change that removed it."""
         if change.deleted or change.old is None:
             return self._resource.body(change.new)

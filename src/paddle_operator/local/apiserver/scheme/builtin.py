@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.printers import columns as printers
-from paddle_operator.local.apiserver.printers.pods import POD
+from paddle_operator.local.apiserver.printers.pods import POD_COLUMNS
 from paddle_operator.local.apiserver.scheme import defaulting
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import (
@@ -53,67 +53,69 @@ def core_kind(
 
 
 # The category of `kubectl get all`, as on a cluster.
-ALL = ("all",)
+ALL_CATEGORY = ("all",)
 
-PODS = core_kind(
+POD_KIND = core_kind(
     "Pod",
     "pods",
     ["po"],
-    columns=POD,
+    columns=POD_COLUMNS,
     validate=builtin.validate_pod,
     set_defaults=defaulting.set_pod_defaults,
-    categories=ALL,
+    categories=ALL_CATEGORY,
     has_status=True,
 )
-SERVICES = core_kind(
+SERVICE_KIND = core_kind(
     "Service",
     "services",
     ["svc"],
-    columns=printers.SERVICE,
+    columns=printers.SERVICE_COLUMNS,
     validate=builtin.validate_service,
     set_defaults=defaulting.set_service_defaults,
-    categories=ALL,
+    categories=ALL_CATEGORY,
     has_status=True,
 )
-CONFIG_MAPS = core_kind(
-    "ConfigMap", "configmaps", ["cm"], columns=printers.CONFIG_MAP, validate=builtin.validate_config_map
+CONFIG_MAP_KIND = core_kind(
+    "ConfigMap", "configmaps", ["cm"], columns=printers.CONFIG_MAP_COLUMNS, validate=builtin.validate_config_map
 )
-SECRETS = core_kind(
+SECRET_KIND = core_kind(
     "Secret",
     "secrets",
-    columns=printers.SECRET,
+    columns=printers.SECRET_COLUMNS,
     validate=builtin.validate_secret,
     set_defaults=defaulting.set_secret_defaults,
 )
-PERSISTENT_VOLUMES = core_kind(
+PERSISTENT_VOLUME_KIND = core_kind(
     "PersistentVolume",
     "persistentvolumes",
     ["pv"],
-    columns=printers.PERSISTENT_VOLUME,
+    columns=printers.PERSISTENT_VOLUME_COLUMNS,
     validate=builtin.validate_persistent_volume,
     namespaced=False,
     has_status=True,
 )
-PERSISTENT_VOLUME_CLAIMS = core_kind(
+PERSISTENT_VOLUME_CLAIM_KIND = core_kind(
     "PersistentVolumeClaim",
     "persistentvolumeclaims",
     ["pvc"],
-    columns=printers.PERSISTENT_VOLUME_CLAIM,
+    columns=printers.PERSISTENT_VOLUME_CLAIM_COLUMNS,
     validate=builtin.validate_persistent_volume_claim,
     has_status=True,
 )
-NODES = core_kind(
+NODE_KIND = core_kind(
     "Node",
     "nodes",
     ["no"],
-    columns=printers.NODE,
+    columns=printers.NODE_COLUMNS,
     set_defaults=defaulting.set_node_defaults,
     namespaced=False,
     has_status=True,
 )
-NAMESPACES = core_kind("Namespace", "namespaces", ["ns"], columns=printers.NAMESPACE, namespaced=False, has_status=True)
-EVENTS = core_kind("Event", "events", ["ev"], columns=printers.EVENT)
-EVENTS_V1 = Kind(
+NAMESPACE_KIND = core_kind(
+    "Namespace", "namespaces", ["ns"], columns=printers.NAMESPACE_COLUMNS, namespaced=False, has_status=True
+)
+EVENT_KIND = core_kind("Event", "events", ["ev"], columns=printers.EVENT_COLUMNS)
+EVENTS_V1_KIND = Kind(
     "events.k8s.io",
     "v1",
     "Event",
@@ -121,21 +123,21 @@ EVENTS_V1 = Kind(
     "event",
     resolved_schema("io.k8s.api.events.v1.Event"),
     short_names=("ev",),
-    columns=printers.EVENT,
+    columns=printers.EVENT_COLUMNS,
 )
-LEASES = Kind(
+LEASE_KIND = Kind(
     "coordination.k8s.io",
     "v1",
     "Lease",
     "leases",
     "lease",
     resolved_schema("io.k8s.api.coordination.v1.Lease"),
-    columns=printers.LEASE,
+    columns=printers.LEASE_COLUMNS,
     validate=builtin.validate_lease,
 )
 
 # Volcano's, for gang scheduling. The local scheduler accepts every scheduler name, so PodGroups are only stored.
-POD_GROUPS = kind_from_crd(
+POD_GROUP_KIND = kind_from_crd(
     {
         "spec": {
             "group": "scheduling.volcano.sh",
@@ -217,7 +219,7 @@ def reject_definition(_new: Manifest, _old: Manifest | None) -> list[Cause]:
 
 
 # Served so that `kubectl apply -f crd.yaml` gets this message instead of "no matches for kind"; never stored.
-CUSTOM_RESOURCE_DEFINITIONS = Kind(
+CRD_KIND = Kind(
     "apiextensions.k8s.io",
     "v1",
     "CustomResourceDefinition",
@@ -236,18 +238,18 @@ CUSTOM_RESOURCE_DEFINITIONS = Kind(
     validate=reject_definition,
 )
 
-KINDS: tuple[Kind, ...] = (
-    CONFIG_MAPS,
-    EVENTS,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    PODS,
-    SECRETS,
-    SERVICES,
-    LEASES,
-    EVENTS_V1,
-    POD_GROUPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
+BUILTIN_KINDS: tuple[Kind, ...] = (
+    CONFIG_MAP_KIND,
+    EVENT_KIND,
+    NAMESPACE_KIND,
+    NODE_KIND,
+    PERSISTENT_VOLUME_CLAIM_KIND,
+    PERSISTENT_VOLUME_KIND,
+    POD_KIND,
+    SECRET_KIND,
+    SERVICE_KIND,
+    LEASE_KIND,
+    EVENTS_V1_KIND,
+    POD_GROUP_KIND,
+    CRD_KIND,
 )

@@ -10,8 +10,10 @@ from paddle_operator.kube.quantities import MILLI, NANO, Quantity, binary, decim
 QUANTITY_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 MAX_QUANTITY = Fraction(2**63 - 1)
 
-MICROSECONDS = re.compile(r"\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$")
-RFC_3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
+MICRO_TIME_SUFFIX = re.compile(r"\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$")
+RFC_3339_PATTERN = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
 
 
 def quantity(written: Quantity) -> str:
@@ -59,14 +61,14 @@ def time(written: str) -> str:
 
 def micro_time(written: str) -> str:
     """A metav1.MicroTime in UTC. Raises ValueError unless it is RFC 3339 with exactly six digits of a second."""
-    if not MICROSECONDS.search(written):
+    if not MICRO_TIME_SUFFIX.search(written):
         raise ValueError(f'parsing time "{written}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse it')
     return format_micro_time(parse_time(written))
 
 
 def parse_time(written: str) -> datetime:
     """Raises ValueError unless it is RFC 3339."""
-    match = RFC_3339.fullmatch(written)
+    match = RFC_3339_PATTERN.fullmatch(written)
     if match is None:
         raise ValueError(f'parsing time "{written}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
     fraction = match[1] or ""

@@ -38,7 +38,7 @@ def kind_from_crd(definition: Manifest, validate: Validator) -> Kind:
         scale=scale_paths(subresources.get("scale")),
         columns=(
             NAME_COLUMN,
-            *(printer_column(column) for column in version.get("additionalPrinterColumns", AGE_ONLY)),
+            *(column_from_crd(column) for column in version.get("additionalPrinterColumns", AGE_ONLY)),
         ),
         custom=True,
         validate=validate,
@@ -68,7 +68,7 @@ def scale_paths(subresource: Manifest | None) -> Scale | None:
     return Scale(subresource["specReplicasPath"], subresource["statusReplicasPath"], selector_path)
 
 
-def printer_column(column: Manifest) -> Column:
+def column_from_crd(column: Manifest) -> Column:
     steps = parse_json_path(column["jsonPath"])
     formatter = CELL_FORMATTERS[column["type"]]
 

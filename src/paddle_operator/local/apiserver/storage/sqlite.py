@@ -14,9 +14,9 @@ import msgspec
 from paddle_operator.kube.clock import Clock, SystemClock
 from paddle_operator.kube.objects import Key
 from paddle_operator.local.apiserver.scheme.kind import Manifest
-from paddle_operator.local.apiserver.storage.watch_cache import Change, History, Record
+from paddle_operator.local.apiserver.storage.watch_cache import History, ObjectChange, Record
 
-FILE_NAME = "cluster.db"
+DATABASE_FILE = "cluster.db"
 SCHEMA_VERSION = 1
 CHECKPOINT_PAGES = 4000  # 16 MB of log between two checkpoints, each of which waits for the disk
 
@@ -96,7 +96,7 @@ class ObjectTable:
         del self.records[key]
         del self._order[bisect_left(self._order, key_path(key), key=key_path)]
 
-    def publish(self, change: Change) -> None:
+    def publish(self, change: ObjectChange) -> None:
         self.history.append(change)
         for listener in tuple(self.listeners):
             listener()
@@ -119,13 +119,13 @@ class ObjectStore:
         self.directory = directory
         self.version = 0
         self.tables: dict[str, ObjectTable] = {}
-        self.listeners: list[Callable[[ObjectTable, Change], None]] = []
+        self.listeners: list[Callable[[ObjectTable, ObjectChange], None]] = []
         self.by_uid: dict[str, tuple[ObjectTable, Key]] = {}
         self.dependents: dict[str, set[tuple[str, Key]]] = {}  # by UID of the owner: table name and key
         self._clock = clock or SystemClock()
         self._row = 0
         self._unclaimed: dict[str, list[tuple[int, int, float, bytes]]] = {}  # rows of tables not opened yet
-        self._database = self._open(directory / FILE_NAME)
+        self._database = self._open(directory / DATABASE_FILE)
 
     def _open(self, path: Path) -> sqlite3.Connection:
         try:
@@ -204,7 +204,7 @@ class ObjectStore:
         if old is not None and old.owners != record.owners:
             self._remove_owners(table, old)
         self._add(table, record)
-        self._publish(table, Change(old, record))
+        self._publish(table, ObjectChange(old, record))
         return record
 
     def delete(self, table: ObjectTable, old: Record, last: Manifest) -> Record:
@@ -225,7 +225,7 @@ class ObjectStore:
         table.delete(old.key)
         self._remove_owners(table, old)
         self.by_uid.pop(old.uid, None)
-        self._publish(table, Change(old, record, deleted=True))
+        self._publish(table, ObjectChange(old, record, deleted=True))
         return record
 
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> None:
@@ -249,7 +249,7 @@ class ObjectStore:
             if not dependents:
                 del self.dependents[owner]
 
-    def _publish(self, table: ObjectTable, change: Change) -> None:
+    def _publish(self, table: ObjectTable, change: ObjectChange) -> None:
         table.publish(change)
         for listener in self.listeners:
             listener(table, change)

@@ -11,8 +11,8 @@ import msgspec
 
 from paddle_operator.kube.objects import Key
 
-MAX_CHANGES = 10_000
-MAX_BYTES = 8 * 1024 * 1024  # some 1,000 changes of pods; watches of this process lag by some dozens
+MAX_HISTORY_CHANGES = 10_000
+MAX_HISTORY_BYTES = 8 * 1024 * 1024  # some 1,000 changes of pods; watches of this process lag by some dozens
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True):
     written_at: float
 
 
-class Change(msgspec.Struct, frozen=True):
+class ObjectChange(msgspec.Struct, frozen=True):
     """A write; on deletion `new` is the last state under the deletion's version."""
 
     old: Record | None
@@ -46,15 +46,15 @@ class HistoryExpired(Exception):
 
 
 class History:
-    def __init__(self, floor: int, max_changes: int = MAX_CHANGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, floor: int, max_changes: int = MAX_HISTORY_CHANGES, max_bytes: int = MAX_HISTORY_BYTES) -> None:
         self.floor = floor  # all changes after this version are here
-        self._changes: list[Change] = []
+        self._changes: list[ObjectChange] = []
         self._first = 0  # the position of the oldest change
         self._bytes = 0
         self._max_changes = max_changes
         self._max_bytes = max_bytes
 
-    def append(self, change: Change) -> None:
+    def append(self, change: ObjectChange) -> None:
         self._changes.append(change)
         self._bytes += len(change.new.body)
         if len(self._changes) > self._max_changes or self._bytes > self._max_bytes:
@@ -88,7 +88,7 @@ class History:
             raise HistoryExpired
         return self._first + bisect_right(self._changes, version, key=_version)
 
-    def read(self, position: int, limit: int) -> Sequence[Change]:
+    def read(self, position: int, limit: int) -> Sequence[ObjectChange]:
         """The next changes, at most `limit`. Raises HistoryExpired if the position was discarded."""
         if position < self._first:
             raise HistoryExpired
@@ -111,5 +111,5 @@ class History:
         return objects
 
 
-def _version(change: Change) -> int:
+def _version(change: ObjectChange) -> int:
     return change.new.version

@@ -15,13 +15,13 @@ from paddle_operator.local.apiserver.scheme.unstructured import maps_in
 from paddle_operator.local.apiserver.validation import field_errors
 from paddle_operator.local.apiserver.validation.object import validate_dns_label, validate_labels
 
-PORTS = range(1, 65_536)
+VALID_PORTS = range(1, 65_536)
 PORT_ERROR = "must be between 1 and 65535, inclusive"
 DATA_KEY_ERROR = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-DATA_KEY = re.compile("[-._a-zA-Z0-9]+")
+DATA_KEY_PATTERN = re.compile("[-._a-zA-Z0-9]+")
 MAX_DATA_BYTES = 1024 * 1024
 IMMUTABLE_ERROR = "field is immutable"
 IMMUTABLE_DATA_ERROR = "field is immutable when `immutable` is set"
@@ -102,9 +102,9 @@ def validate_container_port(port: Manifest, path: str) -> Iterator[Cause]:
     number = port.get("containerPort")
     if not number:
         yield field_errors.required(f"{path}.containerPort")
-    elif number not in PORTS:
+    elif number not in VALID_PORTS:
         yield field_errors.invalid(f"{path}.containerPort", number, PORT_ERROR)
-    if (number := port.get("hostPort", 0)) and number not in PORTS:
+    if (number := port.get("hostPort", 0)) and number not in VALID_PORTS:
         yield field_errors.invalid(f"{path}.hostPort", number, PORT_ERROR)
 
 
@@ -173,7 +173,7 @@ def validate_service_spec(spec: Manifest) -> Iterator[Cause]:
         if port.get("name") in names:
             yield field_errors.duplicate(f"{path}.name", port["name"])
         names |= {port["name"]} if port.get("name") else set()
-        if port.get("port") not in PORTS:
+        if port.get("port") not in VALID_PORTS:
             yield field_errors.invalid(f"{path}.port", port.get("port"), PORT_ERROR)
     yield from validate_labels(spec.get("selector"), "spec.selector")
 
@@ -189,7 +189,7 @@ def validate_config_map(new: Manifest, old: Manifest | None) -> list[Cause]:
     for field in ("data", "binaryData"):
         for key, value in new.get(field, {}).items():
             size += len(value or "")  # null is stored as an empty string
-            if not DATA_KEY.fullmatch(key):
+            if not DATA_KEY_PATTERN.fullmatch(key):
                 errors.append(field_errors.invalid(f"{field}[{key}]", key, DATA_KEY_ERROR))
     if size > MAX_DATA_BYTES:
         errors.append(field_errors.too_long("", MAX_DATA_BYTES))
@@ -198,7 +198,9 @@ def validate_config_map(new: Manifest, old: Manifest | None) -> list[Cause]:
 
 def validate_secret(new: Manifest, old: Manifest | None) -> list[Cause]:
     data = new.get("data", {})
-    errors = [field_errors.invalid(f"data[{key}]", key, DATA_KEY_ERROR) for key in data if not DATA_KEY.fullmatch(key)]
+    errors = [
+        field_errors.invalid(f"data[{key}]", key, DATA_KEY_ERROR) for key in data if not DATA_KEY_PATTERN.fullmatch(key)
+    ]
     if sum(len(value) * 3 // 4 for value in data.values()) > MAX_DATA_BYTES:
         errors.append(field_errors.too_long("data", MAX_DATA_BYTES))
     if old and new.get("type") != old.get("type"):

@@ -34,15 +34,7 @@ JSON_TYPES: dict[str, tuple[type, ...]] = {
 }
 ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}}
 SCALAR_TYPES = ("string", "integer", "number", "boolean")
-JSON_TYPE_NAMES = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    dict: "object",
-    list: "array",
-    type(None): "null",
-}
+JSON_TYPE_NAMES: dict[type, str] = {types[-1]: name for name, types in JSON_TYPES.items()} | {type(None): "null"}
 GO_JSON_TYPE_NAMES = JSON_TYPE_NAMES | {int: "number", bool: "bool"}
 GO_TYPES = {"integer": "int64", "boolean": "bool", "number": "float64"}
 LIST_INDEX = re.compile(r"\[[^\]]*\]")

@@ -1,6 +1,6 @@
 """Which events belong to a job."""
 
-from paddle_operator.cli.job_events import is_about, is_older
+from paddle_operator.cli.events import is_about, is_older
 
 
 def test_events_of_children_belong_to_the_job() -> None:
