@@ -141,7 +141,7 @@ def reference(kind: KindDefinition[Any, Any], *, chinese: bool = False) -> str:
         spec="\n".join(table(each) for each in page.spec),
         status="\n".join(table(each) for each in page.status),
         rules="\n".join(rule_rows(kind)),
-        immutable="\n".join(f"- {each.sentence}." for each in kind.immutable),
+        immutable="\n".join(f"- {each.message}." for each in kind.immutable),
         v1=size(crd(kind)),
         v1beta1=size(crd_v1beta1(kind)),
         longest=kind.name_schema.get("maxLength"),
@@ -174,7 +174,7 @@ def rule_rows(kind: KindDefinition[Any, Any]) -> Iterator[str]:
     every: tuple[Rule[Any], ...] = (*kind.name_rules, *kind.rules)
     for rule in every:
         if not rule.field.startswith(("spec.ps.", "spec.heter.")):
-            yield f"| `{rule.field}` | {re.sub('%[ds]', '…', rule.sentence)} |"
+            yield f"| `{rule.field}` | {re.sub('%[ds]', '…', rule.message)} |"
 
 
 def size(manifest: dict[str, Any]) -> int:

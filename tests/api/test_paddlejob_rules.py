@@ -5,7 +5,7 @@ import pytest
 from paddle_operator.api.paddlejob import InvalidSpec
 from paddle_operator.api.paddlejob_policy_rules import IMMUTABLE_FIELDS
 from paddle_operator.api.paddlejob_rules import NAME_RULES, SPEC_RULES
-from paddle_operator.api.rules import Rule, at
+from paddle_operator.api.rules import Rule, value_at
 from tests.api.jobs import a_role, make_template, read
 from tests.api.transitions import TRANSITIONS, Transition
 from tests.api.wrong_jobs import CASES, Case
@@ -25,8 +25,8 @@ def test_every_rule_has_a_wrong_job() -> None:
     told = [told_of(case) for case in CASES]
     rules: tuple[Rule[Any], ...] = (*NAME_RULES, *SPEC_RULES)
     for rule in rules:
-        about, fix = rule.sentence.split(rule.says)
-        assert any(sentence.startswith(about) and sentence.endswith(fix) for sentence in told), rule.sentence
+        about, fix = rule.message.split(rule.value_format)
+        assert any(sentence.startswith(about) and sentence.endswith(fix) for sentence in told), rule.message
 
 
 def told_of(case: Case) -> str:
@@ -40,7 +40,7 @@ def told_of(case: Case) -> str:
 @pytest.mark.parametrize("transition", TRANSITIONS, ids=str)
 def test_immutable_fields_report_the_fix(transition: Transition) -> None:
     old, new = read(transition.stored), read(transition.after)
-    told = [sentence for each in IMMUTABLE_FIELDS if (sentence := each.problem(new, old))]
+    told = [sentence for each in IMMUTABLE_FIELDS if (sentence := each.describe_violation(new, old))]
     assert told == ([transition.refused] if transition.refused else [])
 
 
@@ -97,6 +97,6 @@ def test_template_accepts_unknown_fields_and_1_0() -> None:
 
 def test_a_field_is_found_by_the_path_that_users_write() -> None:
     spec = read({"worker": a_role(3), "schedulingPolicy": {"minAvailable": 2}})
-    assert at(spec, "spec.worker.replicas") == 3
-    assert at(spec, "spec.schedulingPolicy.minAvailable") == 2
-    assert at(spec, "spec.heter.replicas") is None
+    assert value_at(spec, "spec.worker.replicas") == 3
+    assert value_at(spec, "spec.schedulingPolicy.minAvailable") == 2
+    assert value_at(spec, "spec.heter.replicas") is None

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of a kind, for apiextensions v1 and for the v1beta1 of Kubernetes up to 1.15.
 
-Both come from the same types and rules. What v1beta1 does not know (CEL, defaults, kinds of lists) is left out there.
+Both come from the same types and rules. What v1beta1 does not support (CEL, defaults, kinds of lists) is left out there.
 """
 
 from typing import Any
@@ -109,9 +109,9 @@ def object_schema(definition: AnyKind) -> Schema:
         "x-kubernetes-validations": [on_create(validation(rule)) for rule in definition.name_rules],
     }
     for rule in definition.rules:
-        subschema(schema, rule.place).setdefault("x-kubernetes-validations", []).append(validation(rule))
+        subschema(schema, rule.cel_path).setdefault("x-kubernetes-validations", []).append(validation(rule))
     spec.setdefault("x-kubernetes-validations", []).extend(
-        {"rule": each.cel, "message": each.sentence} for each in definition.immutable
+        {"rule": each.cel, "message": each.message} for each in definition.immutable
     )
     return schema
 
@@ -125,8 +125,8 @@ def subschema(schema: Schema, path: str) -> Schema:
 
 def validation(rule: Rule[Any]) -> Schema:
     found = {"rule": rule.cel, "message": f"{rule.field}: {rule.fix}", "messageExpression": rule.cel_message}
-    within = rule.field.removeprefix(rule.place)
-    if rule.place and within and "[" not in within:  # CEL cannot name an index of a list
+    within = rule.field.removeprefix(rule.cel_path)
+    if rule.cel_path and within and "[" not in within:  # CEL cannot name an index of a list
         found["fieldPath"] = within
     return found
 
@@ -137,7 +137,7 @@ def on_create(found: Schema) -> Schema:
 
 
 def without_newer_keywords(schema: Schema) -> Schema:
-    """Without what Kubernetes 1.15 does not know; a property may have the name of a keyword."""
+    """Without what Kubernetes 1.15 does not support; a property may have the name of a keyword."""
     retained = {key: value for key, value in schema.items() if key not in NEWER_THAN_1_15}
     if "properties" in retained:
         retained["properties"] = {name: without_newer_keywords(value) for name, value in retained["properties"].items()}

@@ -1,4 +1,4 @@
-"""Decodes objects that users wrote into Structs, field by field, with a message for each field that is wrong.
+"""Decodes what users write into Structs, field by field, with a message for each wrong field.
 
 msgspec itself stops at the first error; a user who made three needs all three.
 """
@@ -59,7 +59,7 @@ def read_struct(kind: type[S], written: object, path: str) -> tuple[S | None, li
 
 
 def read_spec(definition: KindDefinition[Sp, St], raw: bytes, name: str | None = None) -> Sp:
-    """The spec, checked together with the name if there is one. Raises InvalidSpec with everything that is wrong.
+    """The spec, checked together with the name if there is one. Raises InvalidSpec with a message for each problem.
 
     An object that the API server accepted under the present CRD is always valid; one stored before may not be.
     """

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from paddle_operator.api.rules import ImmutableField, Rule, problem
+from paddle_operator.api.rules import ImmutableField, Rule, describe_violation
 
 Schema = dict[str, Any]
 Sp = TypeVar("Sp", bound=msgspec.Struct)
@@ -50,9 +50,9 @@ class KindDefinition(Generic[Sp, St]):
     name_rules: tuple[Rule[str], ...] = ()
     name_schema: Schema = field(default_factory=dict)  # the name rules for schemas without CEL
     checks: tuple[Callable[[Sp], Iterable[str]], ...] = ()
-    """What the schema alone refuses, asked of an object that was stored before there was a schema."""
+    """Check what only the schema refuses, for objects that were stored before the CRD had a schema."""
     bounds: Mapping[str, Schema] = field(default_factory=dict)
-    """Schemas of lists and texts by path: an API server accepts CEL over them only where they are bounded."""
+    """Schemas of lists and texts by path: the API server accepts CEL over them only if they are bounded."""
     type_schemas: Mapping[Any, Callable[[], Schema]] = field(default_factory=dict)
     """The schemas of types that do not describe themselves, such as `dict[str, Any]` for a pod template."""
     old_spellings: Mapping[str, str] = field(default_factory=dict)  # accepted for an enum's value
@@ -67,8 +67,8 @@ class KindDefinition(Generic[Sp, St]):
         return self.kind.lower()
 
     def problems(self, spec: Sp, name: str | None = None) -> list[str]:
-        """Everything that is wrong with a spec whose types are right, and with the name if there is one."""
-        about_name = [problem(name, rule) for rule in self.name_rules] if name is not None else []
-        about_spec = [problem(spec, rule) for rule in self.rules]
+        """A message for each rule that the spec violates, and for each that the name violates if one is passed."""
+        about_name = [describe_violation(name, rule) for rule in self.name_rules] if name is not None else []
+        about_spec = [describe_violation(spec, rule) for rule in self.rules]
         checked = [each for check in self.checks for each in check(spec)]
         return [message for message in (*about_name, *about_spec, *checked) if message]

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Fields(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of everything that stands in an object of our kinds. The text below a field is its description."""
+    """Base of every Struct in an object of our kinds. The text below a field is its description."""
 
 
 class Condition(Fields, frozen=True, omit_defaults=False):

@@ -1,4 +1,4 @@
-"""The kind PaddleJob: how the API server knows it, and how its two halves are read."""
+"""The kind PaddleJob: its definition, and how its spec and status are decoded."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,13 @@ from paddle_operator.api.paddlejob_policy_rules import (
     success_indexes,
     success_rule,
 )
-from paddle_operator.api.paddlejob_rules import LABEL, MAX_NAME_LENGTH, NAME_RULES, SPEC_RULES, templates_problems
+from paddle_operator.api.paddlejob_rules import (
+    LABEL_PATTERN,
+    MAX_NAME_LENGTH,
+    NAME_RULES,
+    SPEC_RULES,
+    templates_problems,
+)
 from paddle_operator.api.pod_template import pod_template_schema, quantities_schema, validate_template
 from paddle_operator.api.spec import (
     OLD_SPELLINGS,
@@ -88,7 +94,7 @@ PADDLE_JOB = KindDefinition(
     spec=PaddleJobSpec,
     status=PaddleJobStatus,
     short_names=("pdj",),
-    # `kubectl delete all --all` would otherwise delete the pods, and the operator would create them again.
+    # `kubectl delete all --all` would otherwise delete the pods, and the operator would recreate them.
     categories=("all",),
     columns=(
         PrinterColumn("Status", "string", ".status.phase"),
@@ -100,7 +106,7 @@ PADDLE_JOB = KindDefinition(
     rules=SPEC_RULES,
     immutable=IMMUTABLE_FIELDS,
     name_rules=NAME_RULES,
-    name_schema={"pattern": LABEL, "maxLength": MAX_NAME_LENGTH},
+    name_schema={"pattern": LABEL_PATTERN, "maxLength": MAX_NAME_LENGTH},
     checks=(policy_problems, templates_problems, _template_type_problems),
     bounds=POLICY_BOUNDS,
     type_schemas={dict[str, Any]: pod_template_schema, dict[str, int | float | str]: quantities_schema},
@@ -111,7 +117,7 @@ API_VERSION = PADDLE_JOB.api_version
 
 
 def read_spec(raw: bytes, name: str | None = None) -> PaddleJobSpec:
-    """The spec, checked together with the job's name if there is one. Raises InvalidSpec with everything wrong."""
+    """The spec, checked together with the job's name if there is one. Raises InvalidSpec with all problems."""
     return decoding.read_spec(PADDLE_JOB, raw, name)
 
 

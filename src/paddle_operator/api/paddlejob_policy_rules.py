@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterator
 
-from paddle_operator.api.rules import ImmutableField, Rule, absent, between
+from paddle_operator.api.rules import ImmutableField, Rule, between, cel_absent
 from paddle_operator.api.spec import PaddleJobSpec, PodFailurePolicy, Role, SuccessRule
 
-MAX_SECONDS = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 MAX_RULES = 20
 MAX_EXIT_CODE = 255
 MAX_INDEXES_LENGTH = 9
-INDEXES = "^[0-9]{1,4}(-[0-9]{1,4})?$"
+INDEXES_PATTERN = "^[0-9]{1,4}(-[0-9]{1,4})?$"
 MAX_MANAGER_LENGTH = 63
-MANAGER = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]+$"
+MANAGER_PATTERN = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._]+$"
 
 # Bounds of lists and strings: the API server accepts CEL over them only if they are bounded.
 POLICY_BOUNDS: dict[str, dict[str, object]] = {
@@ -20,8 +20,8 @@ POLICY_BOUNDS: dict[str, dict[str, object]] = {
     "podFailurePolicy.rules.items.onExitCodes.values": {"minItems": 1, "maxItems": MAX_EXIT_CODE},
     "podFailurePolicy.rules.items.onExitCodes.values.items": {"minimum": 1, "maximum": MAX_EXIT_CODE},
     "successPolicy.rules": {"minItems": 1, "maxItems": 1},
-    "successPolicy.rules.items.succeededIndexes": {"pattern": INDEXES, "maxLength": MAX_INDEXES_LENGTH},
-    "managedBy": {"pattern": MANAGER, "maxLength": MAX_MANAGER_LENGTH},
+    "successPolicy.rules.items.succeededIndexes": {"pattern": INDEXES_PATTERN, "maxLength": MAX_INDEXES_LENGTH},
+    "managedBy": {"pattern": MANAGER_PATTERN, "maxLength": MAX_MANAGER_LENGTH},
 }
 
 
@@ -41,7 +41,7 @@ def policy_problems(spec: PaddleJobSpec) -> Iterator[str]:
 
 
 def is_manager(text: str) -> bool:
-    return len(text) <= MAX_MANAGER_LENGTH and re.fullmatch(MANAGER[1:-1], text) is not None
+    return len(text) <= MAX_MANAGER_LENGTH and re.fullmatch(MANAGER_PATTERN[1:-1], text) is not None
 
 
 def _failure_problems(policy: PodFailurePolicy) -> Iterator[str]:
@@ -52,18 +52,18 @@ def _failure_problems(policy: PodFailurePolicy) -> Iterator[str]:
         codes, where = rule.on_exit_codes.values, f"{path}[{number}].onExitCodes.values"
         if not 1 <= len(codes) <= MAX_EXIT_CODE:
             yield f"{where} is a list of {len(codes)}, but must have from 1 to {MAX_EXIT_CODE} codes"
-        for place, code in enumerate(codes):
+        for index, code in enumerate(codes):
             if not 1 <= code <= MAX_EXIT_CODE:
-                yield f"{where}[{place}] is {code}, but a failed container's code is from 1 to {MAX_EXIT_CODE}"
+                yield f"{where}[{index}] is {code}, but a failed container's code is from 1 to {MAX_EXIT_CODE}"
 
 
 def _are_indexes(text: str) -> bool:
-    return len(text) <= MAX_INDEXES_LENGTH and re.fullmatch(INDEXES[1:-1], text) is not None
+    return len(text) <= MAX_INDEXES_LENGTH and re.fullmatch(INDEXES_PATTERN[1:-1], text) is not None
 
 
 # Retries
 
-BACKOFF_LIMIT = between("spec.backoffLimit", 0, MAX_SECONDS, f"must be from 0 to {MAX_SECONDS}: remove it for none")
+BACKOFF_LIMIT = between("spec.backoffLimit", 0, MAX_INT32, f"must be from 0 to {MAX_INT32}: remove it for none")
 BACKOFF_LIMIT_EXCLUDES_ELASTIC = Rule[PaddleJobSpec](
     field="spec.backoffLimit",
     cel="!has(self.backoffLimit) || !has(self.elastic) || self.elastic == 0",
@@ -76,7 +76,7 @@ FAILURE_POLICY_NEEDS_BACKOFF_LIMIT = Rule[PaddleJobSpec](
     cel="!has(self.podFailurePolicy) || has(self.backoffLimit)",
     holds=lambda spec: spec.pod_failure_policy is None or spec.backoff_limit is not None,
     fix="it chooses among failures that are retried: add spec.backoffLimit, or remove it",
-    says="without spec.backoffLimit",
+    value_format="without spec.backoffLimit",
     values=lambda _: (),
     cel_values="",
 )
@@ -93,10 +93,10 @@ def restart_policy_is_never(role: Role) -> Rule[PaddleJobSpec]:
     path = f"{role}.template.spec.restartPolicy"
     return Rule(
         field=f"spec.{path}",
-        cel=f"!has(self.podFailurePolicy) || {absent(path)} || self.{path} == '' || self.{path} == 'Never'",
+        cel=f"!has(self.podFailurePolicy) || {cel_absent(path)} || self.{path} == '' || self.{path} == 'Never'",
         holds=lambda spec: spec.pod_failure_policy is None or restart_policy_field(spec, role) in ("", "Never"),
         fix="a container that kubelet restarts shows spec.podFailurePolicy no exit code: remove it, or write Never",
-        says='"%s"',
+        value_format='"%s"',
         values=lambda spec: (restart_policy_field(spec, role),),
         cel_values=f"self.{path}",
     )
@@ -104,8 +104,8 @@ def restart_policy_is_never(role: Role) -> Rule[PaddleJobSpec]:
 
 # Deadlines
 
-ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
-START_DEADLINE = between("spec.startDeadlineSeconds", 1, MAX_SECONDS, "must be at least 1: remove it for none")
+ACTIVE_DEADLINE = between("spec.activeDeadlineSeconds", 1, MAX_INT32, "must be at least 1: remove it for none")
+START_DEADLINE = between("spec.startDeadlineSeconds", 1, MAX_INT32, "must be at least 1: remove it for none")
 START_DEADLINE_IS_EARLIER = Rule[PaddleJobSpec](
     field="spec.startDeadlineSeconds",
     cel="!has(self.startDeadlineSeconds) || !has(self.activeDeadlineSeconds) || "
@@ -117,16 +117,16 @@ START_DEADLINE_IS_EARLIER = Rule[PaddleJobSpec](
     ),
     fix="would never come first: make it less than spec.activeDeadlineSeconds, or remove it",
 )
-TTL = between("spec.ttlSecondsAfterFinished", 0, MAX_SECONDS, "cannot be negative: remove it to keep the job")
+TTL = between("spec.ttlSecondsAfterFinished", 0, MAX_INT32, "cannot be negative: remove it to keep the job")
 
 # Success
 
-RULE = "self.successPolicy.rules[0]"
-ENDS = f"{RULE}.succeededIndexes.split('-')"
-FIRST, LAST = f"int({ENDS}[0])", f"int({ENDS}[size({ENDS}) - 1])"
-# CEL's int() fails on what is no number, and then no status can be written: what was stored before is passed over.
-NO_INDEXES = f"!has({RULE}.succeededIndexes) || !{RULE}.succeededIndexes.matches('{INDEXES}')"
-NO_RULE = "!has(self.successPolicy) || size(self.successPolicy.rules) == 0"
+CEL_RULE = "self.successPolicy.rules[0]"
+CEL_ENDS = f"{CEL_RULE}.succeededIndexes.split('-')"
+CEL_FIRST, CEL_LAST = f"int({CEL_ENDS}[0])", f"int({CEL_ENDS}[size({CEL_ENDS}) - 1])"
+# CEL's int() fails on text that is no number, and then every status write fails: such stored values are skipped.
+CEL_NO_INDEXES = f"!has({CEL_RULE}.succeededIndexes) || !{CEL_RULE}.succeededIndexes.matches('{INDEXES_PATTERN}')"
+CEL_NO_RULE = "!has(self.successPolicy) || size(self.successPolicy.rules) == 0"
 
 
 def success_rule(spec: PaddleJobSpec) -> SuccessRule:
@@ -151,36 +151,36 @@ SUCCESS_NEEDS_WORKERS = Rule[PaddleJobSpec](
     cel="!has(self.successPolicy) || has(self.worker)",
     holds=lambda spec: spec.success_policy is None or spec.worker is not None,
     fix="it chooses among workers: add spec.worker, or remove it",
-    says="without spec.worker",
+    value_format="without spec.worker",
     values=lambda _: (),
     cel_values="",
 )
 SUCCESS_RULE_IS_NOT_EMPTY = Rule[PaddleJobSpec](
     field="spec.successPolicy",
-    cel=f"{NO_RULE} || has({RULE}.succeededIndexes) || has({RULE}.succeededCount)",
+    cel=f"{CEL_NO_RULE} || has({CEL_RULE}.succeededIndexes) || has({CEL_RULE}.succeededCount)",
     holds=lambda spec: not (spec.success_policy and spec.success_policy.rules) or success_rule(spec) != SuccessRule(),
     fix="a rule needs succeededIndexes, succeededCount or both: add one, or remove spec.successPolicy",
-    says="with an empty rule",
+    value_format="with an empty rule",
     values=lambda _: (),
     cel_values="",
 )
 SUCCEEDED_INDEXES_EXIST = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededIndexes",
-    cel=f"{NO_RULE} || {NO_INDEXES} || !has(self.worker) || ({FIRST} <= {LAST} && {LAST} < self.worker.replicas)",
+    cel=f"{CEL_NO_RULE} || {CEL_NO_INDEXES} || !has(self.worker) || ({CEL_FIRST} <= {CEL_LAST} && {CEL_LAST} < self.worker.replicas)",
     holds=lambda spec: (
         not _are_indexes(success_rule(spec).succeeded_indexes)
         or spec.worker is None
         or (len(success_indexes(spec)) > 0 and success_indexes(spec).stop <= worker_count(spec))
     ),
     fix="must name workers that exist, counted from 0, the lowest first",
-    says='"%s" in a job of %d workers',
+    value_format='"%s" in a job of %d workers',
     values=lambda spec: (success_rule(spec).succeeded_indexes, worker_count(spec)),
-    cel_values=f"{RULE}.succeededIndexes, self.worker.replicas",
+    cel_values=f"{CEL_RULE}.succeededIndexes, self.worker.replicas",
 )
 SUCCEEDED_COUNT_IN_RANGE = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededCount",
-    cel=f"{NO_RULE} || !has({RULE}.succeededCount) || !has(self.worker) || ({RULE}.succeededCount >= 1 && "
-    f"{RULE}.succeededCount <= (!({NO_INDEXES}) ? {LAST} - {FIRST} + 1 : self.worker.replicas))",
+    cel=f"{CEL_NO_RULE} || !has({CEL_RULE}.succeededCount) || !has(self.worker) || ({CEL_RULE}.succeededCount >= 1 && "
+    f"{CEL_RULE}.succeededCount <= (!({CEL_NO_INDEXES}) ? {CEL_LAST} - {CEL_FIRST} + 1 : self.worker.replicas))",
     holds=lambda spec: (
         spec.worker is None
         or (count := success_rule(spec).succeeded_count) is None
@@ -188,7 +188,7 @@ SUCCEEDED_COUNT_IN_RANGE = Rule[PaddleJobSpec](
     ),
     fix="must be from 1 to the number of workers that count",
     values=lambda spec: (success_rule(spec).succeeded_count,),
-    cel_values=f"{RULE}.succeededCount",
+    cel_values=f"{CEL_RULE}.succeededCount",
 )
 
 POLICY_RULES: tuple[Rule[PaddleJobSpec], ...] = (

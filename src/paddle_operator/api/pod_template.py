@@ -14,14 +14,14 @@ from paddle_operator.api.decoding import format_value
 from paddle_operator.api.definition import Schema
 from paddle_operator.api.paddlejob_rules import MAX_PORT, MIN_PORT
 
-TYPE_DESCRIPTIONS = {
+JSON_TYPE_DESCRIPTIONS = {
     "integer": "a whole number",
     "string": "a text",
     "boolean": "true or false",
     "array": "a list",
     "object": "a map of fields",
 }
-PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
+JSON_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
     "integer": (int, float),  # 1.0 is a whole number in JSON
     "string": str,
     "boolean": bool,
@@ -76,7 +76,7 @@ def _type_errors(schema: Schema, value: object, path: str) -> Iterator[str]:
     if type_ is None:  # a number or a text, or any value
         return
     if not _has_type(type_, value):
-        yield f"{path} is {format_value(value)}, but must be {TYPE_DESCRIPTIONS[type_]}"
+        yield f"{path} is {format_value(value)}, but must be {JSON_TYPE_DESCRIPTIONS[type_]}"
     elif isinstance(value, dict):
         yield from _type_errors_of_fields(schema, value, path)
     elif isinstance(value, list):
@@ -98,4 +98,4 @@ def _type_errors_of_fields(schema: Schema, value: dict[str, Any], path: str) -> 
 def _has_type(type_: str, value: object) -> bool:
     if isinstance(value, bool):
         return type_ == "boolean"
-    return isinstance(value, PYTHON_TYPES[type_]) and not (isinstance(value, float) and not value.is_integer())
+    return isinstance(value, JSON_PYTHON_TYPES[type_]) and not (isinstance(value, float) and not value.is_integer())

@@ -1,4 +1,4 @@
-"""Every reason that our conditions and events carry, each once: `kubectl`, alerts and the CLI match on these words."""
+"""Every reason that our conditions and events carry, each once: `kubectl`, alerts and the CLI match these strings."""
 
 from enum import StrEnum
 

@@ -192,9 +192,7 @@ class PaddleJobSpec(Fields, frozen=True):
     @property
     def total(self) -> int:
         """How many pods the job has."""
-        return sum(
-            role.replicas for role in (self.ps, self.worker, self.heter) if role
-        )  # read at every change of a pod
+        return sum(role.replicas for role in (self.ps, self.worker, self.heter) if role)  # read at every pod event
 
     @property
     def mode(self) -> Mode:

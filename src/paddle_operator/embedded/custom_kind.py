@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from paddle_operator.api.crd import AnyKind, crd
-from paddle_operator.api.rules import Rule, at, problem
+from paddle_operator.api.rules import Rule, describe_violation, value_at
 from paddle_operator.kube.errors import Cause
 from paddle_operator.local.apiserver.scheme.custom_resource import kind_from_crd
 from paddle_operator.local.apiserver.scheme.kind import Kind, Manifest
@@ -28,14 +28,16 @@ def broken_rules(definition: AnyKind, new: Manifest, old: Manifest | None) -> li
         return causes  # the schema has refused it already
     if old is None:
         return causes + _causes(spec, definition.rules)
-    changed = tuple(rule for rule in definition.rules if _value_at(old, rule.place) != _value_at(new, rule.place))
+    changed = tuple(
+        rule for rule in definition.rules if _manifest_value(old, rule.cel_path) != _manifest_value(new, rule.cel_path)
+    )
     return causes + _causes(spec, changed) + _immutable_causes(definition, spec, old)
 
 
-def _value_at(manifest: Manifest, place: str) -> object:
+def _manifest_value(manifest: Manifest, path: str) -> object:
     """CEL's ratcheting accepts what was stored before there were rules, and is unchanged."""
     found: Any = manifest
-    for name in place.split("."):
+    for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     return found
 
@@ -45,7 +47,7 @@ def _immutable_causes(definition: AnyKind, spec: msgspec.Struct, old: Manifest) 
         before = msgspec.convert(old["spec"], definition.spec)
     except msgspec.ValidationError:  # stored before there was a schema
         return []
-    messages = filter(None, (each.problem(spec, before) for each in definition.immutable))
+    messages = filter(None, (each.describe_violation(spec, before) for each in definition.immutable))
     return [Cause(field="spec", message=f"Invalid value: {each}", reason="FieldValueInvalid") for each in messages]
 
 
@@ -57,13 +59,13 @@ def _causes(written: Any, rules: tuple[Rule[Any], ...]) -> list[Cause]:
             reason="FieldValueInvalid",
         )
         for rule in rules
-        if (message := problem(written, rule))
+        if (message := describe_violation(written, rule))
     ]
 
 
 def _value_prefix(written: Any, rule: Rule[Any]) -> str:
     """A real API server names the value first where a rule is about a number."""
-    return f"{at(written, rule.field)}: " if rule.bounds else ""
+    return f"{value_at(written, rule.field)}: " if rule.bounds else ""
 
 
 def _reported_field(rule: Rule[Any]) -> str:
