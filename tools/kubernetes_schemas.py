@@ -1,7 +1,7 @@
-"""Asks the test bed's API server what the kinds of local mode look like, and keeps the answer where local/ finds it.
+"""Stores the OpenAPI schemas of the kinds of local mode, read from the test bed's API server.
 
-`python -m tools.kubernetes_schemas` writes both files anew; a cluster test fails where that would change them. The
-texts stand apart: they are three quarters of it all, and nobody needs them before `kubectl explain`.
+`python -m tools.kubernetes_schemas` writes both files; a cluster test fails if that would change them. Descriptions
+have a file of their own: they are three quarters of the text, and only `kubectl explain` reads them.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from testbed.control_plane import ControlPlane
 
 Schema = dict[str, Any]
 
-FOLDER = Path(__file__).parent.parent / "src/paddle_operator/local/apiserver/scheme"
-SCHEMAS = FOLDER / "kubernetes_schemas.json.gz"
-DESCRIPTIONS = FOLDER / "kubernetes_descriptions.json.gz"
+DIRECTORY = Path(__file__).parent.parent / "src/paddle_operator/local/apiserver/scheme"
+SCHEMAS = DIRECTORY / "kubernetes_schemas.json.gz"
+DESCRIPTIONS = DIRECTORY / "kubernetes_descriptions.json.gz"
 
 DOCUMENTS = ("api/v1", "apis/coordination.k8s.io/v1", "apis/events.k8s.io/v1")
 CORE = "io.k8s.api.core.v1."
@@ -30,7 +30,7 @@ ROOTS = (
     "io.k8s.api.events.v1.Event",
 )
 
-# What OpenAPI does not tell: the fields that are pointers in Go, so that their zero (false, 0, "") is not left out when
+# What OpenAPI does not show: the fields that are pointers in Go, so that their zero (false, 0, "") is not left out when
 # an object is stored. From k8s.io/api v0.36; tests/local/served/test_schema_cluster.py stores zeros in both servers.
 POINTERS = f"""
 {META}ObjectMeta deletionGracePeriodSeconds
@@ -95,7 +95,7 @@ io.k8s.api.coordination.v1.LeaseSpec holderIdentity leaseDurationSeconds leaseTr
 
 
 def reachable(definitions: Mapping[str, Schema]) -> dict[str, Schema]:
-    """The definitions of the closed list and all that they refer to, by name."""
+    """The definitions of ROOTS and all that they refer to, by name."""
     found: dict[str, Schema] = {}
     waiting = list(ROOTS)
     while waiting:
@@ -117,22 +117,22 @@ def references(schema: object) -> Iterator[str]:
             yield from references(value)
 
 
-def without_texts(definition: Schema) -> Schema:
-    """Only a definition and its fields have texts."""
-    kept = {key: value for key, value in definition.items() if key != "description"}
-    if "properties" in kept:
-        kept["properties"] = {name: without_texts(field) for name, field in kept["properties"].items()}
-    return kept
+def without_descriptions(definition: Schema) -> Schema:
+    """Without the descriptions, which only a definition and its fields have."""
+    result = {key: value for key, value in definition.items() if key != "description"}
+    if "properties" in result:
+        result["properties"] = {name: without_descriptions(field) for name, field in result["properties"].items()}
+    return result
 
 
-def texts(definition: Schema) -> dict[str, str]:
-    """A definition's own text under the empty name, and those of its fields."""
+def descriptions_of(definition: Schema) -> dict[str, str]:
+    """The description of a definition under the empty name, and those of its fields."""
     fields = {"": definition} | definition.get("properties", {})
     return {name: field["description"] for name, field in fields.items() if "description" in field}
 
 
 def pointers(definitions: Mapping[str, Schema]) -> dict[str, list[str]]:
-    """Raises KeyError where the table above names a field that is no longer there."""
+    """The fields of POINTERS by definition. Raises KeyError for a field that no longer exists."""
     found: dict[str, list[str]] = {}
     for line in POINTERS.strip().splitlines():
         name, *fields = line.split()
@@ -143,21 +143,21 @@ def pointers(definitions: Mapping[str, Schema]) -> dict[str, list[str]]:
 
 def contents(definitions: Mapping[str, Schema], version: Schema) -> tuple[str, str]:
     """The text of both files."""
-    kept = reachable(definitions)
+    used = reachable(definitions)
     schemas = {
         "version": version,
-        "pointers": pointers(kept),
-        "definitions": {name: without_texts(each) for name, each in kept.items()},
+        "pointers": pointers(used),
+        "definitions": {name: without_descriptions(each) for name, each in used.items()},
     }
-    return as_text(schemas), as_text({name: texts(each) for name, each in kept.items()})
+    return as_text(schemas), as_text({name: descriptions_of(each) for name, each in used.items()})
 
 
 def as_text(content: Schema) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-async def asked(control_plane: ControlPlane) -> tuple[str, str]:
-    """The text of both files, as the API server would have it."""
+async def fetch_schemas(control_plane: ControlPlane) -> tuple[str, str]:
+    """The text of both files, from the API server."""
     definitions: dict[str, Schema] = {}
     for path in DOCUMENTS:
         document = json.loads(await control_plane.kubectl("get", "--raw", f"/openapi/v3/{path}"))
@@ -166,13 +166,13 @@ async def asked(control_plane: ControlPlane) -> tuple[str, str]:
     return contents(definitions, {key: version[key] for key in ("major", "minor", "gitVersion")})
 
 
-def kept() -> tuple[str, str]:
+def stored_schemas() -> tuple[str, str]:
     return gzip.decompress(SCHEMAS.read_bytes()).decode(), gzip.decompress(DESCRIPTIONS.read_bytes()).decode()
 
 
 def main() -> None:
     with ControlPlane.start(ensure_binaries()) as control_plane:
-        schemas, descriptions = asyncio.run(asked(control_plane))
+        schemas, descriptions = asyncio.run(fetch_schemas(control_plane))
     SCHEMAS.write_bytes(gzip.compress(schemas.encode(), 9, mtime=0))
     DESCRIPTIONS.write_bytes(gzip.compress(descriptions.encode(), 9, mtime=0))
 

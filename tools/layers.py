@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 
 def broken_rules(source: Path) -> Iterator[str]:
-    """A sentence for each import that the table does not allow, and for each package that it does not know."""
+    """A message for each import that the table does not allow, and for each package that is not in it."""
     for path in sorted((source / ROOT).rglob("*.py")):
         package, *within = path.relative_to(source / ROOT).parts
         if not within:
@@ -58,7 +58,7 @@ def imports_of(path: Path, source: Path) -> Iterator[tuple[int, str]]:
             continue
         for name in names:
             root, _, target = name.partition(".")
-            # What stands in the root itself, such as __version__, belongs to no package.
+            # Names of the root itself, such as __version__, belong to no package.
             if root == ROOT and target.partition(".")[0] in ALL:
                 yield node.lineno, target
 
@@ -72,5 +72,5 @@ def absolute(node: ast.ImportFrom, package: str) -> str:
 
 if __name__ == "__main__":
     broken = list(broken_rules(Path("src")))
-    print("\n".join(broken) or "imports: every package imports only what stands below it")
+    print("\n".join(broken) or "imports: every package imports only packages below it")
     sys.exit(bool(broken))

@@ -1,4 +1,4 @@
-"""What is in the operator's image, and in an installed wheel, beside Python and our own code? As CycloneDX 1.6.
+"""The SBOM of the operator's image and of an installed wheel, without Python and our own code, as CycloneDX 1.6.
 
 The image's components are read from its lock file (`tools.generate`). Those of a wheel are read from the report of
 `pip install --dry-run --report`: `python -m tools.sbom report.json` prints them.

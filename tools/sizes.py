@@ -15,7 +15,7 @@ MAX_LONG_FUNCTION_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Function:
-    place: str
+    location: str
     name: str
     lines: int
 
@@ -36,7 +36,7 @@ def report(functions: list[Function], files: dict[str, int]) -> tuple[str, bool]
         f"sizes: {len(functions)} functions, the median has {typical:.0f} lines, "
         f"{share:.1%} have over {MAX_FUNCTION_LINES}; "
         f"{len(files)} files, the median has {median(files.values() or [0]):.0f} lines",
-        *(f"  {function.place}: {function.name} has {function.lines} lines" for function in long),
+        *(f"  {function.location}: {function.name} has {function.lines} lines" for function in long),
         *(f"  {path} has {lines} lines" for path, lines in files.items() if lines > MAX_FILE_LINES),
     ]
     if share >= MAX_LONG_FUNCTION_SHARE:

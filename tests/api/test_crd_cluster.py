@@ -17,7 +17,7 @@ from testbed.control_plane import ControlPlane
 from testbed.request import RequestError
 from tests.api.jobs import PADDLE_JOBS, Written, a_role, make_job, make_template
 from tests.api.wrong_jobs import CASES, Case
-from tools.pod_template_schema import KEPT_AT, asked
+from tools.pod_template_schema import SCHEMA_FILE, fetch_schema
 
 DEFINITIONS = Resource("apis/apiextensions.k8s.io/v1", "customresourcedefinitions", Object, namespaced=False)
 SERVED_WITHIN_SECONDS = 100.0
@@ -34,7 +34,7 @@ def with_container(**fields: object) -> Written:
 
 
 async def test_the_schema_of_a_template_is_what_kubernetes_has_today(control_plane: ControlPlane) -> None:
-    assert KEPT_AT.read_text() == await asked(control_plane), "stale: python -m tools.pod_template_schema"
+    assert SCHEMA_FILE.read_text() == await fetch_schema(control_plane), "stale: python -m tools.pod_template_schema"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from testbed.control_plane import ControlPlane
 from tests.local.served.objects import FULL_POD, PLAIN_OBJECTS, golden_objects, in_namespace, make_job, make_pod
 from tests.local.served.servers import MERGE, KubectlServer, Manifest, leaves
-from tools.kubernetes_schemas import asked, kept
+from tools.kubernetes_schemas import fetch_schemas, stored_schemas
 
 # Expected differences: metadata that each server sets, and fields that admission plugins add on a cluster.
 OWN_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace")
@@ -53,7 +53,7 @@ def without_token(container: Manifest) -> Manifest:
 
 
 async def test_schema_files_are_up_to_date(control_plane: ControlPlane) -> None:
-    assert kept() == await asked(control_plane), "stale: python -m tools.kubernetes_schemas"
+    assert stored_schemas() == await fetch_schemas(control_plane), "stale: python -m tools.kubernetes_schemas"
 
 
 @pytest.mark.parametrize("manifest", PLAIN_OBJECTS, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
