@@ -82,7 +82,7 @@ async def test_exit_code_is_explained_in_condition_and_event(harness: ClusterHar
         failed = job.condition("Failed")
         told = await harness.wait_single_event(name, "Failed")
         assert failed["message"] == f"{name}-worker-1 exited {code}: {meaning}"
-        assert told.note.startswith(f"{failed['message']}; the pods that still run are stopped")
+        assert told.note.startswith(f"{failed['message']}; stopping the running pods")
         assert (failed["status"], failed["reason"], told.type) == ("True", "PodFailed", "Warning")
 
     async with asyncio.TaskGroup() as group:
