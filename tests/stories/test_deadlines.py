@@ -9,9 +9,20 @@ from typing import Any
 from testbed.audit import AuditedWrite, AuditedWrites
 from testbed.clock import OffsetClock
 from testbed.hollow_script import never_starts
-from tests.stories.harness import FULL_JOBS, ClusterHarness, FullObject, parse_time, pods_of_job, writes_for_job
+from tests.stories.harness import (
+    FULL_JOBS,
+    ClusterHarness,
+    FullObject,
+    on_embedded_plane,
+    on_real_plane,
+    parse_time,
+    pods_of_job,
+    writes_for_job,
+)
 from tests.stories.jobs import make_job
 from tests.support.service_account import OPERATOR
+
+pytestmark = on_embedded_plane
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -53,6 +64,7 @@ class Pulse:
 
 
 # KF-C3 and KF-C6, by the clock alone, which is the case that Kubeflow misses
+@on_real_plane
 async def test_deadlines_and_ttls_need_no_event_and_hold_to_a_second(bare_harness: ClusterHarness) -> None:
     """When all is quiet their hour is over but for a few seconds, which pass as they do."""
     harness, clock = bare_harness, OffsetClock()

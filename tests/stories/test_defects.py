@@ -16,8 +16,13 @@ from tests.stories.harness import (
     FULL_PODS,
     ClusterHarness,
     main_container,
+    on_both_planes,
+    on_embedded_plane,
+    on_real_plane,
 )
 from tests.stories.jobs import make_job, make_template, with_template
+
+pytestmark = on_embedded_plane
 
 QUOTAS = Resource("api/v1", "resourcequotas", Object)
 INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
@@ -34,6 +39,7 @@ async def test_a_role_can_be_removed_while_its_pods_exist(harness: ClusterHarnes
 
 
 # 3., before the ConfigMap was ever made
+@on_real_plane
 async def test_a_role_can_be_removed_before_the_addresses_are_known(harness: ClusterHarness) -> None:
     await harness.cordon()
     await harness.submit(make_job(ps=1, workers=1))
@@ -105,6 +111,7 @@ async def told_and_true_numbers(harness: ClusterHarness) -> tuple[set[str], int]
 
 
 # 12. Phase depends on map order (§1.8) and lags a pass
+@on_both_planes
 async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarness) -> None:
     """No version of the job says Running with a pod that does not run, or anything else with a failed one."""
     seen: list[dict[str, Any]] = []
@@ -122,6 +129,7 @@ async def test_every_status_ever_written_is_true_of_itself(harness: ClusterHarne
         assert (failed > 0) == (status.get("phase") == "Failed"), status
 
 
+@on_real_plane
 async def test_failed_role_outranks_a_pending_one(harness: ClusterHarness) -> None:
     """In the original the dice decide."""
     job = make_job(ps=1, workers=1)
@@ -167,6 +175,7 @@ async def test_a_pod_of_a_finished_job_is_not_made_again(harness: ClusterHarness
 
 
 # 15. Deleted jobs go on reconciling; no-op finalizer blocks deletion while the operator is away
+@on_both_planes
 async def test_deletion_needs_no_operator(bare_harness: ClusterHarness) -> None:
     harness = bare_harness
     async with harness.run_operator():
@@ -235,6 +244,7 @@ async def test_the_status_tells_which_generation_it_is_about(harness: ClusterHar
 
 
 # 21. Coordinator memory request of 0.01 byte, no limits: refused where a quota demands limits (issue #43 again)
+@on_real_plane
 async def test_template_limits_satisfy_a_quota(harness: ClusterHarness) -> None:
     hard = {"limits.cpu": "4", "limits.memory": "4Gi"}
     await harness.create(
@@ -265,6 +275,7 @@ async def test_host_ports_are_never_shared_even_after_a_restart(
     assert blocks == {35000, 35020, 35040}
 
 
+@on_real_plane
 async def test_two_workers_that_would_clash_are_kept_on_two_nodes(harness: ClusterHarness) -> None:
     await harness.submit(make_job(workers=4, intranet="Host"))
     await harness.wait_phase("mnist", "Running")

@@ -5,8 +5,10 @@ paddle-runtime.md, section 7 says why each variable is there; all of it was seen
 
 import pytest
 
-from tests.stories.harness import ClusterHarness, environment
+from tests.stories.harness import ClusterHarness, environment, on_both_planes, on_embedded_plane
 from tests.stories.jobs import Job, make_job, make_template, with_template
+
+pytestmark = on_embedded_plane
 
 ETCD = "paddle-elastic-etcd:2379"
 HOST_PORT = 35000  # the first block of --port-range
@@ -45,6 +47,7 @@ async def cast_of(harness: ClusterHarness, job: Job) -> Cast:
 INTRANETS = pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 
 
+@on_both_planes
 @INTRANETS
 async def test_with_parameter_servers(harness: ClusterHarness, intranet: str) -> None:
     cast = await cast_of(harness, make_job(ps=2, workers=2, intranet=intranet))

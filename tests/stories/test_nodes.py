@@ -6,7 +6,7 @@ from paddle_operator.kube.objects import Key
 from paddle_operator.plan.diff import FORCE_DELETE_AFTER
 from testbed.clock import OffsetClock
 from testbed.hollow_script import ignores_sigterm
-from tests.stories.harness import FULL_PODS, ClusterHarness, writes_for_job
+from tests.stories.harness import FULL_PODS, ClusterHarness, on_embedded_plane, writes_for_job
 from tests.stories.jobs import make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
@@ -21,6 +21,7 @@ async def test_drained_node_restarts_the_job_elsewhere(harness: ClusterHarness) 
     assert (await harness.wait_event("mnist", "Restarting")).type == "Warning"
 
 
+@on_embedded_plane
 async def test_a_pod_evicted_by_its_node_fails_the_job_with_that_cause(harness: ClusterHarness) -> None:
     await harness.submit(make_job(workers=2, cleanPodPolicy="Never"))
     await harness.wait_phase("mnist", "Running")

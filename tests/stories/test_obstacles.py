@@ -22,7 +22,16 @@ from paddle_operator.kube.objects import Key, Manifest, Object, Resource
 from testbed.hollow_script import exits, image_never_pulls, runs, starts
 from testbed.watch_until import watch_objects
 from tests.stories.embedded import open_embedded_harness
-from tests.stories.harness import FULL_CONFIG_MAPS, FULL_JOBS, FULL_PODS, FULL_SERVICES, ClusterHarness, FullObject
+from tests.stories.harness import (
+    FULL_CONFIG_MAPS,
+    FULL_JOBS,
+    FULL_PODS,
+    FULL_SERVICES,
+    ClusterHarness,
+    FullObject,
+    on_both_planes,
+    on_embedded_plane,
+)
 from tests.stories.jobs import make_job, make_template, with_template
 
 QUOTAS = Resource("api/v1", "resourcequotas", FullObject)
@@ -67,6 +76,7 @@ async def hindered(harness: ClusterHarness, reason: str, *words: str, job: str =
     return seen
 
 
+@on_embedded_plane
 async def test_a_straight_life_is_told_in_a_few_events_each_once(harness: ClusterHarness) -> None:
     await harness.submit(make_job(ps=1, workers=2))
     await harness.wait_phase("mnist", "Running")
@@ -103,6 +113,7 @@ async def test_room_is_made(harness: ClusterHarness) -> None:
     await harness.wait_phase("mnist", "Running")
 
 
+@on_embedded_plane
 async def test_the_image_cannot_be_pulled(harness: ClusterHarness) -> None:
     harness.nodes.script("mnist-worker-1", image_never_pulls(), namespace=harness.namespace)
     await harness.submit(make_job(workers=2))
@@ -118,6 +129,7 @@ def kubelet_speed() -> float:
     return 5.0
 
 
+@on_embedded_plane
 async def test_a_container_keeps_crashing(harness: ClusterHarness) -> None:
     template = make_template()
     template["spec"]["restartPolicy"] = "OnFailure"
@@ -198,6 +210,7 @@ async def test_a_service_account_is_missing(harness: ClusterHarness) -> None:
     await harness.wait_phase("mnist", "Running")
 
 
+@on_both_planes
 async def test_the_template_makes_no_valid_pod(harness: ClusterHarness) -> None:
     """What a schema cannot see, the API server says when the pod is made; a mended template is used at once."""
     template = make_template(volumeMounts=[{"name": "data", "mountPath": "/data"}])
@@ -214,6 +227,7 @@ FOREIGN = {
 }
 
 
+@on_embedded_plane
 @pytest.mark.parametrize("kind", FOREIGN)
 async def test_somebody_elses_object_has_the_name_of_a_child(harness: ClusterHarness, kind: str) -> None:
     """It is left alone, no container starts with what it says, and when it goes the job goes on."""

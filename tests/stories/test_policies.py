@@ -6,7 +6,7 @@ import json
 import pytest
 
 from paddle_operator.kube.errors import Invalid
-from tests.stories.harness import FULL_JOBS, ClusterHarness, writes_for_job
+from tests.stories.harness import FULL_JOBS, ClusterHarness, on_both_planes, on_embedded_plane, writes_for_job
 from tests.stories.jobs import Job, make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
 
@@ -34,6 +34,7 @@ async def test_job_managed_by_another_controller_is_ignored(harness: ClusterHarn
     assert len(await harness.list_pods()) == 4
 
 
+@on_both_planes
 async def test_who_manages_a_job_is_decided_once(harness: ClusterHarness) -> None:
     await harness.submit(make_job("unsaid", suspend=True), make_job("theirs", managedBy=THEIRS["other"]))
     for name in ("unsaid", "theirs"):
@@ -43,6 +44,7 @@ async def test_who_manages_a_job_is_decided_once(harness: ClusterHarness) -> Non
         await harness.submit(make_job("nobody", managedBy=""))
 
 
+@on_embedded_plane
 async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarness) -> None:
     """The chief alone, two of three, and two of the first three of four; who still runs is ended."""
 
@@ -70,6 +72,7 @@ async def test_a_job_is_done_when_its_success_policy_is_met(harness: ClusterHarn
     await harness.wait_cleaned_up()
 
 
+@on_embedded_plane
 async def test_failed_worker_fails_job_despite_success_policy(harness: ClusterHarness) -> None:
     await harness.submit(make_job(workers=3, successPolicy={"rules": [{"succeededIndexes": "0"}]}))
     await harness.wait_phase("mnist", "Running")
@@ -81,6 +84,7 @@ async def test_failed_worker_fails_job_despite_success_policy(harness: ClusterHa
     )
 
 
+@on_embedded_plane
 async def test_training_container_alone_decides_success(harness: ClusterHarness) -> None:
     """A proxy that never exits, one that fails after the training was done, and one that fails before."""
     template = make_template({"name": "proxy", "image": "envoy"})

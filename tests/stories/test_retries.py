@@ -15,12 +15,17 @@ from tests.stories.harness import (
     FULL_PODS,
     ClusterHarness,
     FullObject,
+    on_both_planes,
+    on_embedded_plane,
+    on_real_plane,
     parse_time,
     pods_of_job,
     writes_for_job,
 )
 from tests.stories.jobs import Job, make_job, make_template, with_template
 from tests.support.service_account import OPERATOR
+
+pytestmark = on_embedded_plane
 
 PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, namespaced=False)
 PAUSE = timedelta(seconds=10)
@@ -93,6 +98,7 @@ async def test_what_an_exit_code_brings_is_what_the_policy_says(bare_harness: Cl
         await asyncio.gather(*(harness.wait_running(1, name) for name in names))
 
 
+@on_real_plane
 async def test_retries_back_off_exponentially_up_to_the_limit(
     bare_harness: ClusterHarness,
 ) -> None:
@@ -276,6 +282,7 @@ async def test_the_restart_policy_of_the_template_is_the_pods(harness: ClusterHa
     }
 
 
+@on_both_planes
 async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -> None:
     """Not one is allowed; what costs one would end the job."""
 
@@ -298,6 +305,7 @@ async def test_an_evicted_or_deleted_pod_costs_no_try(harness: ClusterHarness) -
     await asyncio.gather(*(lives(name) for name in ("drained", "pressed", "deleted")))
 
 
+@on_real_plane
 async def test_preemption_is_not_counted_as_a_failure(harness: ClusterHarness) -> None:
     """Four nodes of 32 CPUs are full with four workers of 20; somebody more urgent takes the place of one."""
     urgent = f"{harness.namespace}-urgent"
@@ -322,6 +330,7 @@ def uids_of_terminating(pods: dict[str, FullObject]) -> dict[str, str]:
     return {name: pod.uid for name, pod in pods.items() if pod.metadata.deletion_timestamp}
 
 
+@on_real_plane
 async def test_names_of_terminating_pods_are_not_requested(harness: ClusterHarness) -> None:
     """All pods are deleted in one request, and its response shows them as they were before.
 
