@@ -132,8 +132,10 @@ class BenchCluster:
     async def wait_for_leader(self, purpose: str) -> None:
         """Wait until the operator of a namespace holds the lease."""
         lease = f"lease/{LEASE_NAME}"
-        arguments = ("--namespace", self._namespaces[purpose], "wait", lease, "--for=jsonpath={.spec.holderIdentity}")
-        await self._control_plane.kubectl(*arguments, f"--timeout={LEADER_TIMEOUT_SECONDS:.0f}s")
+        # Waiting for a jsonpath fails at once while the lease does not exist.
+        for condition in ("create", "jsonpath={.spec.holderIdentity}"):
+            arguments = ("--namespace", self._namespaces[purpose], "wait", lease, f"--for={condition}")
+            await self._control_plane.kubectl(*arguments, f"--timeout={LEADER_TIMEOUT_SECONDS:.0f}s")
 
     @property
     def etcd(self) -> str:
