@@ -19,16 +19,16 @@ from tests.support.jobs import (
     GO_FINALIZER,
     SECONDS,
     T0,
-    Written,
-    all_pods,
-    changed,
+    JSONObject,
     make_barrier,
     make_group,
     make_job,
     make_pod,
+    make_pods,
     make_refusal,
     make_service,
     make_template,
+    with_spec,
 )
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -59,7 +59,7 @@ def now_and_then(*values: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def policies_of(draw: st.DrawFn, workers: int, *, elastic: bool, restarts: str) -> Written:
+def policies_of(draw: st.DrawFn, workers: int, *, elastic: bool, restarts: str) -> JSONObject:
     """Any that the rules allow."""
     limit = None if elastic else draw(st.sampled_from([None, None, 0, 1, 2, 6]))
     codes = st.lists(st.sampled_from([1, 2, 134, 139, 143]), min_size=1, max_size=3)
@@ -69,7 +69,7 @@ def policies_of(draw: st.DrawFn, workers: int, *, elastic: bool, restarts: str) 
         st.sampled_from(["In", "NotIn"]),
         codes,
     )
-    written: Written = {
+    written: JSONObject = {
         "suspend": draw(st.sampled_from([None, None, None, None, True])),
         "backoffLimit": limit,
         "activeDeadlineSeconds": draw(now_and_then(31, 700, FAR)),
@@ -139,7 +139,7 @@ def jobs(draw: st.DrawFn, *, stored: bool = True) -> Job:
         active_since=draw(st.none() | PAST),
         active_seconds=draw(st.sampled_from([0, 20])),
     )
-    spec = draw(st.sampled_from([job.spec] * 9 + [changed(job, managed_by=MULTIKUEUE).spec]))
+    spec = draw(st.sampled_from([job.spec] * 9 + [with_spec(job, managed_by=MULTIKUEUE).spec]))
     return msgspec.structs.replace(job, status=status, spec=spec)
 
 
@@ -215,8 +215,8 @@ def barriers(draw: st.DrawFn, job: Job) -> tuple[ChildView, ...]:
         marks |= {"attempt": 0, "replicas": "", "endpoints_digest": "", "created_by_us": False}
     elif draw(st.booleans()):
         marks |= {"endpoints_digest": "abc"}
-    elastic = changed(job, elastic=None)
-    return (make_barrier(elastic, all_pods(elastic), **marks),)
+    elastic = with_spec(job, elastic=None)
+    return (make_barrier(elastic, make_pods(elastic), **marks),)
 
 
 @st.composite

@@ -11,18 +11,18 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     UID,
-    all_pods,
-    all_services,
     creates,
     deletes,
     deletes_all,
     make_go_barrier,
     make_job,
     make_pod,
+    make_pods,
+    make_running_children,
     make_service,
+    make_services,
     patches,
-    replaced,
-    running,
+    with_pods,
     with_status,
     writes_of,
 )
@@ -47,7 +47,7 @@ TABLE = [
 @pytest.mark.parametrize(("policy", "phase", "cleans"), TABLE)
 def test_the_policy_decides_whether_pods_are_deleted_or_stopped(policy: str | None, phase: str, cleans: bool) -> None:
     job = make_job(ps=1, workers=1, clean=policy, phase=phase, intranet="Service")
-    desired = plan(job, running(job), T0)
+    desired = plan(job, make_running_children(job), T0)
     assert deletes(desired, PODS) == (["mnist-worker-0", "mnist-ps-0"] if cleans else [])
     assert sorted(deletes(desired, SERVICES)) == (["mnist-ps-0", "mnist-worker-0"] if cleans else [])
     assert patches(desired) == ({} if cleans else {"mnist-ps-0": STOPS, "mnist-worker-0": STOPS})
@@ -59,7 +59,7 @@ def test_the_policy_decides_whether_pods_are_deleted_or_stopped(policy: str | No
 def test_the_clean_up_begins_in_the_pass_that_ends_the_job(policy: str | None, phase: str, cleans: bool) -> None:
     job = make_job(ps=1, workers=1, clean=policy, phase="Running")
     worker = make_pod(job, "worker", 0, exit_code=0 if phase == "Completed" else 1, finished_at=T0)
-    desired = plan(job, replaced(running(job), worker), T0)
+    desired = plan(job, with_pods(make_running_children(job), worker), T0)
     assert desired.status.phase == phase
     assert deletes(desired, PODS) == (["mnist-worker-0", "mnist-ps-0"] if cleans else [])
     assert patches(desired) == ({} if cleans else {"mnist-ps-0": STOPS})
@@ -67,21 +67,21 @@ def test_the_clean_up_begins_in_the_pass_that_ends_the_job(policy: str | None, p
 
 def test_more_than_a_few_pods_are_deleted_in_one_request() -> None:
     job = make_job(workers=3, phase="Completed")
-    assert writes_of(plan(job, running(job), T0)) == [
+    assert writes_of(plan(job, make_running_children(job), T0)) == [
         DeleteAll(PODS, "paddle-system", f"batch.paddlepaddle.org/job-uid={UID}")
     ]
 
 
 def test_pods_without_our_label_are_deleted_one_by_one() -> None:
     job = make_job(workers=4, phase="Completed")
-    desired = plan(job, replaced(running(job), make_pod(job, "worker", 1, created_by_us=False)), T0)
+    desired = plan(job, with_pods(make_running_children(job), make_pod(job, "worker", 1, created_by_us=False)), T0)
     assert not deletes_all(desired)
     assert len(deletes(desired, PODS)) == 4
 
 
 def test_what_is_leaving_already_is_left_alone() -> None:
     job = make_job(workers=4, phase="Completed", intranet="Service")
-    pods, services = all_pods(job, terminating=True), all_services(job, terminating=True)
+    pods, services = make_pods(job, terminating=True), make_services(job, terminating=True)
     assert writes_of(plan(job, Children(pods, services=services), T0)) == []
     kept = make_job(workers=4, phase="Completed", clean="Never")
     assert writes_of(plan(kept, Children(pods), T0)) == []
@@ -89,7 +89,7 @@ def test_what_is_leaving_already_is_left_alone() -> None:
 
 def test_many_services_go_in_one_request() -> None:
     job = make_job("mnist", workers=3, intranet="Service", phase="Completed")
-    services = all_services(job)
+    services = make_services(job)
     assert writes_of(plan(job, Children((), services=services), T0)) == [
         DeleteAll(SERVICES, "paddle-system", f"batch.paddlepaddle.org/job-uid={UID}")
     ]
@@ -105,7 +105,7 @@ def test_services_of_the_go_operator_go_as_well() -> None:
 def test_a_pod_that_is_kept_and_runs_is_stopped_once(deadline: int | None, is_patched: bool) -> None:
     """A deadline can only be brought nearer, also one that the user set."""
     job = make_job(workers=1, clean="Never", phase="Failed")
-    desired = plan(job, running(job, deadline_seconds=deadline), T0)
+    desired = plan(job, make_running_children(job, deadline_seconds=deadline), T0)
     assert patches(desired) == ({"mnist-worker-0": STOPS} if is_patched else {})
 
 
@@ -145,7 +145,7 @@ def test_the_go_operators_finalizer_goes_from_a_finished_job() -> None:
 
 def test_a_policy_that_is_changed_after_the_end_is_heard() -> None:
     kept = make_job(workers=1, clean="Never", phase="Running")
-    ended = plan(kept, replaced(running(kept), make_pod(kept, "worker", 0, exit_code=0)), T0).status
+    ended = plan(kept, with_pods(make_running_children(kept), make_pod(kept, "worker", 0, exit_code=0)), T0).status
     changed = with_status(make_job(workers=1, clean="Always"), ended)
     pods = Children((make_pod(changed, "worker", 0, exit_code=0),))
     assert deletes(plan(changed, pods, T0 + SECONDS)) == ["mnist-worker-0"]

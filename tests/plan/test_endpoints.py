@@ -17,15 +17,15 @@ from paddle_operator.plan.rendezvous_env import pod_variables
 from tests.support.jobs import (
     T0,
     UID,
-    all_held_back,
-    all_pods,
-    all_services,
     creates,
-    held_back,
     make_job,
+    make_pods,
     make_service,
+    make_services,
+    make_waiting_pod,
+    make_waiting_pods,
     manifest,
-    why_not_running,
+    not_running_reason,
 )
 
 
@@ -36,23 +36,23 @@ def known(job: Job, children: Children) -> Endpoints | None:
 
 def test_the_barrier_waits_for_every_address() -> None:
     job = make_job(ps=1, workers=2)
-    pods = all_held_back(job)
-    early = plan(job, Children((*pods[:-1], held_back(job, "worker", 1, address=""))), T0)
+    pods = make_waiting_pods(job)
+    early = plan(job, Children((*pods[:-1], make_waiting_pod(job, "worker", 1, address=""))), T0)
     assert creates(early) == []
-    assert why_not_running(early) == ("WaitingForAddresses", "1 of 3 pods have no address yet")
+    assert not_running_reason(early) == ("WaitingForAddresses", "1 of 3 pods have no address yet")
     assert creates(plan(job, Children(pods), T0), CONFIG_MAPS) == ["mnist"]
 
 
 def test_the_barrier_waits_for_every_pod() -> None:
     job = make_job(workers=2)
-    assert creates(plan(job, Children(all_held_back(job)[:1]), T0), CONFIG_MAPS) == []
+    assert creates(plan(job, Children(make_waiting_pods(job)[:1]), T0), CONFIG_MAPS) == []
 
 
 def test_ipv6_address_is_reported_with_the_fix() -> None:
     job = make_job(workers=1)
-    desired = plan(job, Children(all_held_back(job, address="fd00::1")), T0)
+    desired = plan(job, Children(make_waiting_pods(job, address="fd00::1")), T0)
     assert creates(desired) == []
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "IPv4AddressRequired",
         "mnist-worker-0 has the IPv6 address fd00::1 first, which Paddle cannot read: set spec.intranet to Service",
     )
@@ -61,25 +61,25 @@ def test_ipv6_address_is_reported_with_the_fix() -> None:
 
 def test_an_ipv4_address_within_an_ipv6_one_is_none_either() -> None:
     job = make_job(workers=1)
-    assert known(job, Children(all_held_back(job, address="::ffff:10.0.0.1"))) is None
+    assert known(job, Children(make_waiting_pods(job, address="::ffff:10.0.0.1"))) is None
 
 
 def test_service_mode_accepts_any_address() -> None:
     job = make_job(workers=1, intranet="Service")
-    desired = plan(job, Children(all_held_back(job, address="fd00::1"), services=all_services(job)), T0)
+    desired = plan(job, Children(make_waiting_pods(job, address="fd00::1"), services=make_services(job)), T0)
     assert creates(desired) == ["mnist"]
-    assert why_not_running(desired)[0] == "StartingContainers"
+    assert not_running_reason(desired)[0] == "StartingContainers"
 
 
 def test_service_mode_barrier_waits_for_addresses() -> None:
     job = make_job(workers=1, intranet="Service")
-    assert creates(plan(job, Children(all_pods(job, phase="Pending"), services=all_services(job)), T0)) == []
+    assert creates(plan(job, Children(make_pods(job, phase="Pending"), services=make_services(job)), T0)) == []
 
 
 def test_in_service_mode_the_barrier_waits_for_every_service() -> None:
     """Plain Python exits at once on a name that does not resolve."""
     job = make_job(workers=2, intranet="Service")
-    there = Children(all_held_back(job), services=(make_service(job, "worker", 0),))
+    there = Children(make_waiting_pods(job), services=(make_service(job, "worker", 0),))
     desired = plan(job, there, T0)
     assert creates(desired) == ["mnist-worker-1"]
     assert creates(desired, CONFIG_MAPS) == []
@@ -169,7 +169,7 @@ def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
     desired = plan(make_job(workers=1, intranet="Host"), Children(), T0)
     assert creates(desired) == []
     assert desired.status.phase == "Pending"
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "HostPortsExhausted",
         "every port block of --port-range belongs to an unfinished job: widen the range",
     )
@@ -180,13 +180,13 @@ def test_where_no_block_is_free_the_job_waits_and_says_so() -> None:
 
 def test_digest_changes_only_with_address_port_or_role() -> None:
     job = make_job(ps=1, workers=2)
-    pods = all_held_back(job)
+    pods = make_waiting_pods(job)
     first = known(job, Children(pods))
     assert first
-    later = known(job, Children(all_pods(job, nudged_for="x", restarts=3)))
+    later = known(job, Children(make_pods(job, nudged_for="x", restarts=3)))
     assert later
     assert later.digest == first.digest
-    moved = known(job, Children((*pods[:-1], held_back(job, "worker", 1, address="10.9.9.9"))))
+    moved = known(job, Children((*pods[:-1], make_waiting_pod(job, "worker", 1, address="10.9.9.9"))))
     assert moved
     assert moved.digest != first.digest
     assert replace(first, ports=Ports(1, 2, 3, 4)).digest != first.digest
@@ -195,19 +195,19 @@ def test_digest_changes_only_with_address_port_or_role() -> None:
 def test_the_digest_is_the_same_in_every_version_of_the_operator() -> None:
     """It is stored on running jobs: if an upgrade changed it, every one of them would be restarted."""
     job = make_job(ps=1, workers=2)
-    found = known(job, Children(all_pods(job)))
+    found = known(job, Children(make_pods(job)))
     assert found
     assert found.digest == "3ce91968d942a744"
 
 
 def test_an_elastic_job_knows_no_endpoints() -> None:
     job = make_job(workers=2, elastic=1)
-    assert known(job, Children(all_pods(job))) is None
+    assert known(job, Children(make_pods(job))) is None
 
 
 def test_the_hosts_text_of_nodes_does_not_make_a_barrier_untrue() -> None:
     job = make_job(workers=1, intranet="Host", host_port=35000)
-    first, second = (known(job, Children(all_pods(job, node=node))) for node in ("node-a", "node-b"))
+    first, second = (known(job, Children(make_pods(job, node=node))) for node in ("node-a", "node-b"))
     assert first
     assert second
     assert first.digest == second.digest

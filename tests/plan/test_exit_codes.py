@@ -8,24 +8,34 @@ import pytest
 from paddle_operator.plan.exit_codes import ROOT_FAILURE_WAIT, describe_failure
 from paddle_operator.plan.job_view import JobPlan
 from paddle_operator.plan.paddlejob import plan
-from tests.support.jobs import SECONDS, T0, make_job, make_pod, replaced, running, the_condition, without, writes_of
+from tests.support.jobs import (
+    SECONDS,
+    T0,
+    get_condition,
+    make_job,
+    make_pod,
+    make_running_children,
+    with_pods,
+    without_pods,
+    writes_of,
+)
 
 
 def after(*ends: tuple[int, int, float], now: datetime = T0 + 60 * SECONDS) -> JobPlan:
     """What is decided when workers ended so: index, exit code, seconds after T0."""
     job = make_job(workers=4, phase="Running")
     pods = [make_pod(job, "worker", i, exit_code=code, finished_at=T0 + at * SECONDS) for i, code, at in ends]
-    return plan(job, replaced(running(job), *pods), now)
+    return plan(job, with_pods(make_running_children(job), *pods), now)
 
 
 def blamed(desired: JobPlan) -> str:
     assert desired.status.phase == "Failed"
-    return the_condition(desired.status, "Failed").message.split()[0]
+    return get_condition(desired.status, "Failed").message.split()[0]
 
 
 def test_a_pod_that_died_with_its_peer_is_not_blamed() -> None:
     desired = after((0, 134, 0), (2, 139, 2))
-    assert the_condition(desired.status, "Failed").message == (
+    assert get_condition(desired.status, "Failed").message == (
         "mnist-worker-2 exited 139: it crashed with a segmentation fault"
     )
 
@@ -71,20 +81,20 @@ def test_a_cause_that_comes_in_time_is_blamed_at_once() -> None:
 def test_a_victim_of_which_no_end_is_known_is_not_waited_with() -> None:
     job = make_job(workers=2, phase="Running")
     pod = make_pod(job, "worker", 0, exit_code=134)
-    assert plan(job, replaced(running(job), pod), T0).status.phase == "Failed"
+    assert plan(job, with_pods(make_running_children(job), pod), T0).status.phase == "Failed"
 
 
 def test_pod_without_finish_time_is_the_last_candidate() -> None:
     job = make_job(workers=2, phase="Running")
     pods = [make_pod(job, "worker", 0, exit_code=1), make_pod(job, "worker", 1, exit_code=1, finished_at=T0)]
-    assert blamed(plan(job, replaced(running(job), *pods), T0)) == "mnist-worker-1"
+    assert blamed(plan(job, with_pods(make_running_children(job), *pods), T0)) == "mnist-worker-1"
 
 
 def test_victims_of_a_pod_that_vanished_are_restarted_with_it() -> None:
     """Nobody failed by himself: a pod was deleted, and its peers died of that."""
     job = make_job(workers=2, phase="Running")
     victim = make_pod(job, "worker", 0, exit_code=134, finished_at=T0)
-    desired = plan(job, without(replaced(running(job), victim), "mnist-worker-1"), T0 + SECONDS)
+    desired = plan(job, without_pods(with_pods(make_running_children(job), victim), "mnist-worker-1"), T0 + SECONDS)
     assert desired.status.phase == "Restarting"
     assert desired.status.attempt == 1
 
@@ -92,13 +102,16 @@ def test_victims_of_a_pod_that_vanished_are_restarted_with_it() -> None:
 def test_a_cause_beside_a_pod_that_vanished_is_blamed() -> None:
     job = make_job(workers=2, phase="Running")
     cause = make_pod(job, "worker", 0, exit_code=2, finished_at=T0)
-    assert blamed(plan(job, without(replaced(running(job), cause), "mnist-worker-1"), T0)) == "mnist-worker-0"
+    assert (
+        blamed(plan(job, without_pods(with_pods(make_running_children(job), cause), "mnist-worker-1"), T0))
+        == "mnist-worker-0"
+    )
 
 
 def test_a_failure_of_an_earlier_attempt_is_not_one() -> None:
     job = make_job(workers=2, phase="Restarting", attempt=1)
     earlier = make_pod(job, "worker", 0, exit_code=1, attempt=0)
-    assert plan(job, replaced(running(job), earlier), T0).status.phase != "Failed"
+    assert plan(job, with_pods(make_running_children(job), earlier), T0).status.phase != "Failed"
 
 
 def test_a_parameter_server_that_failed_is_a_cause() -> None:
@@ -107,7 +120,7 @@ def test_a_parameter_server_that_failed_is_a_cause() -> None:
         make_pod(job, "ps", 0, exit_code=139, finished_at=T0 + SECONDS),
         make_pod(job, "worker", 0, exit_code=134, finished_at=T0),
     ]
-    assert blamed(plan(job, replaced(running(job), *pods), T0 + SECONDS)) == "mnist-ps-0"
+    assert blamed(plan(job, with_pods(make_running_children(job), *pods), T0 + SECONDS)) == "mnist-ps-0"
 
 
 def test_the_job_ended_when_its_cause_did() -> None:

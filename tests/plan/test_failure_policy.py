@@ -13,41 +13,41 @@ from tests.support.jobs import (
     ETCD,
     SECONDS,
     T0,
-    Written,
+    JSONObject,
+    get_condition,
     make_job,
     make_pod,
+    make_running_children,
     make_template,
-    replaced,
-    running,
-    the_condition,
-    why_not_running,
+    not_running_reason,
+    with_pods,
     with_status,
     writes_of,
 )
 from tests.support.model import Model, start_scenario
 
 
-def tried(limit: int | None = 1, *rules: Written, **told: Any) -> Job:
+def tried(limit: int | None = 1, *rules: JSONObject, **told: Any) -> Job:
     """A job of two workers, unless told otherwise, that may be tried so often; rules are about exit codes."""
-    policies: Written = {} if limit is None else {"backoffLimit": limit}
+    policies: JSONObject = {} if limit is None else {"backoffLimit": limit}
     policies |= {"podFailurePolicy": {"rules": list(rules)}} if rules else {}
-    shape: Written = {"workers": 2, "policies": policies} | told
+    shape: JSONObject = {"workers": 2, "policies": policies} | told
     return make_job(**shape)
 
 
-def rule(action: str, *codes: int, operator: str = "In") -> Written:
+def rule(action: str, *codes: int, operator: str = "In") -> JSONObject:
     return {"action": action, "onExitCodes": {"operator": operator, "values": list(codes)}}
 
 
 def ended(life: Model) -> tuple[str, str]:
     """The phase, and the reason of its last word."""
     assert life.status.phase in ("Completed", "Failed")
-    return life.status.phase, the_condition(life.status, life.status.phase).reason
+    return life.status.phase, get_condition(life.status, life.status.phase).reason
 
 
 def fails(life: Model, name: str = "mnist-worker-1", code: int = 1, **told: Any) -> None:
-    life.exits(name, code, **told)
-    life.rest()
+    life.exit_pod(name, code, **told)
+    life.reconcile_until_idle()
 
 
 # The root failure in the status
@@ -58,29 +58,29 @@ def test_status_names_the_pod_that_failed_first() -> None:
     job = make_job(workers=3)
     victim = make_pod(job, "worker", 0, exit_code=134, finished_at=T0)
     cause = make_pod(job, "worker", 2, exit_code=137, exit_reason="OOMKilled", finished_at=T0 + 2 * SECONDS)
-    desired = plan(job, replaced(running(job), victim, cause), T0 + 9 * SECONDS)
+    desired = plan(job, with_pods(make_running_children(job), victim, cause), T0 + 9 * SECONDS)
     assert desired.status.root_failure == RootFailure("mnist-worker-2", "worker", 2, 137, "OOMKilled")
 
 
 def test_root_failure_stays_while_the_job_restarts() -> None:
     life = start_scenario(tried(2))
     fails(life, code=3)
-    life.wait(10)
-    life.all_run()
+    life.advance(10)
+    life.run_all_pods()
     assert life.status.root_failure == RootFailure("mnist-worker-1", "worker", 1, 3)
 
 
 def test_root_failure_is_cleared_by_another_reason_to_end() -> None:
     failure = RootFailure("mnist-worker-1", "worker", 1, 3)
     job = make_job(workers=2, policies={"activeDeadlineSeconds": 60}, root_failure=failure, active_since=T0)
-    assert plan(job, running(job), T0 + 59 * SECONDS).status.root_failure == failure
-    assert plan(job, running(job), T0 + 60 * SECONDS).status.root_failure is None
+    assert plan(job, make_running_children(job), T0 + 59 * SECONDS).status.root_failure == failure
+    assert plan(job, make_running_children(job), T0 + 60 * SECONDS).status.root_failure is None
 
 
 def test_reason_of_a_root_failure_is_bounded() -> None:
     job = make_job(workers=1)
     failed = make_pod(job, "worker", 0, phase="Failed", exit_reason="x" * 10_000)
-    failure = plan(job, replaced(running(job), failed), T0).status.root_failure
+    failure = plan(job, with_pods(make_running_children(job), failed), T0).status.root_failure
     assert failure
     assert len(failure.reason) == MAX_REASON_LENGTH
 
@@ -93,8 +93,8 @@ def test_a_failure_is_tried_again_and_counts(code: int) -> None:
     life = start_scenario(tried(1))
     fails(life, code=code)
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 1)
-    life.wait(10)
-    life.all_run()
+    life.advance(10)
+    life.run_all_pods()
     assert (life.status.phase, len(life.pods)) == ("Running", 2)
 
 
@@ -115,7 +115,7 @@ def test_victims_alone_are_retried_after_the_wait() -> None:
     life = start_scenario(tried(1))
     fails(life, code=134)
     assert (life.status.phase, life.status.restarts) == ("Running", 0)
-    life.wait(5)
+    life.advance(5)
     assert (life.status.phase, life.status.restarts) == ("Restarting", 1)
 
 
@@ -155,7 +155,7 @@ BY_RULE = [
 
 
 @pytest.mark.parametrize(("rules", "code", "becomes", "cost"), BY_RULE)
-def test_the_first_rule_that_fits_decides(rules: list[Written], code: int, becomes: str, cost: int) -> None:
+def test_the_first_rule_that_fits_decides(rules: list[JSONObject], code: int, becomes: str, cost: int) -> None:
     life = start_scenario(tried(3, *rules))
     fails(life, code=code)
     said = life.status.phase if life.status.phase == "Restarting" else ended(life)[1]
@@ -165,7 +165,7 @@ def test_the_first_rule_that_fits_decides(rules: list[Written], code: int, becom
 def test_a_rule_that_ends_the_job_is_named() -> None:
     life = start_scenario(tried(3, FAIL_1))
     fails(life, code=1)
-    assert the_condition(life.status, "Failed").message == (
+    assert get_condition(life.status, "Failed").message == (
         "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.podFailurePolicy fails the job"
     )
 
@@ -182,7 +182,7 @@ def test_what_is_ignored_may_happen_more_often_than_the_limit() -> None:
         fails(life, code=3)
         assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", attempt, 0)
         assert life.status.next_attempt_time is None
-        life.all_run()
+        life.run_all_pods()
         assert life.status.phase == "Running"
 
 
@@ -196,15 +196,15 @@ def test_backoff_limit_is_exact_and_backoff_doubles() -> None:
         fails(life)
         assert (life.status.phase, life.status.restarts, life.status.attempt) == ("Restarting", number, number)
         assert life.status.next_attempt_time == failed_at + pause * SECONDS
-        life.wait(pause - 1)
+        life.advance(pause - 1)
         assert life.pods == {}
-        life.wait(1)
+        life.advance(1)
         assert sorted(life.pods) == ["mnist-worker-0", "mnist-worker-1"]
-        life.all_run()
-        life.wait(100)
+        life.run_all_pods()
+        life.advance(100)
     fails(life)
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
-    assert the_condition(life.status, "Failed").message == (
+    assert get_condition(life.status, "Failed").message == (
         "mnist-worker-1 exited 1: the program failed: its log has the reason; spec.backoffLimit is 3"
     )
     assert (life.status.restarts, life.status.attempt, life.status.next_attempt_time) == (3, 3, None)
@@ -220,11 +220,11 @@ def test_who_waits_is_told_why_and_until_when() -> None:
     life = start_scenario(tried(1))
     fails(life)
     said = "mnist-worker-1 exited 1: the program failed: its log has the reason; replacing all pods at 12:00:10 UTC"
-    assert (the_condition(life.status, "Running").reason, the_condition(life.status, "Running").message) == (
+    assert (get_condition(life.status, "Running").reason, get_condition(life.status, "Running").message) == (
         "Restarting",
         said,
     )
-    assert life.told.count("Restarting") == 1
+    assert life.event_reasons.count("Restarting") == 1
 
 
 @pytest.mark.parametrize(
@@ -238,18 +238,18 @@ def test_a_pause_grows_up_to_six_minutes(number: int, seconds: int) -> None:
 def test_several_pods_that_fail_together_cost_one_try() -> None:
     life = start_scenario(tried(1, workers=4))
     for index in range(3):
-        life.exits(f"mnist-worker-{index}", 1)
-    life.rest()
+        life.exit_pod(f"mnist-worker-{index}", 1)
+    life.reconcile_until_idle()
     assert (life.status.attempt, life.status.restarts) == (1, 1)
-    life.wait(10)
-    life.all_run()
+    life.advance(10)
+    life.run_all_pods()
     assert (life.status.phase, life.status.restarts) == ("Running", 1)
 
 
 def test_unwritten_failure_is_counted_once() -> None:
     """The operator died before it wrote: the next one sees the same, and decides the same."""
     job = tried(1, phase="Running")
-    there = replaced(running(job), make_pod(job, "worker", 1, exit_code=1, finished_at=T0))
+    there = with_pods(make_running_children(job), make_pod(job, "worker", 1, exit_code=1, finished_at=T0))
     assert plan(job, there, T0) == plan(job, there, T0)
     counted = with_status(job, plan(job, there, T0).status)
     again = plan(counted, there, T0 + SECONDS)
@@ -264,14 +264,14 @@ def test_disruption_is_not_counted_and_has_no_backoff() -> None:
     fails(life, code=143, disrupted=True, exit_reason="PreemptionByScheduler")
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 0)
     assert life.status.next_attempt_time is None
-    life.all_run()
+    life.run_all_pods()
     assert life.status.phase == "Running"
 
 
 @pytest.mark.parametrize("code", [1, 2, 134, 139])
 def test_what_its_peers_then_end_with_is_of_that(code: int) -> None:
     life = start_scenario(tried(0, FAIL_1))
-    life.exits("mnist-worker-0", code)
+    life.exit_pod("mnist-worker-0", code)
     fails(life, code=143, disrupted=True, exit_reason="EvictionByEvictionAPI")
     assert (life.status.phase, life.status.restarts) == ("Restarting", 0)
     assert any("mnist-worker-1 exited 143 (EvictionByEvictionAPI)" in each.note for each in life.events)
@@ -279,9 +279,9 @@ def test_what_its_peers_then_end_with_is_of_that(code: int) -> None:
 
 def test_a_pod_that_somebody_deletes_costs_nothing() -> None:
     life = start_scenario(tried(0))
-    life.deletes_pod("mnist-worker-1")
-    life.exits("mnist-worker-0", 134)
-    life.rest()
+    life.delete_pod("mnist-worker-1")
+    life.exit_pod("mnist-worker-0", 134)
+    life.reconcile_until_idle()
     assert (life.status.attempt, life.status.restarts, life.status.next_attempt_time) == (1, 0, None)
 
 
@@ -295,14 +295,14 @@ def test_an_elastic_pod_that_was_taken_away_comes_back_alone() -> None:
     life = start_scenario(tried(None, elastic=1), ETCD)
     kept = life.pods["mnist-worker-0"].uid
     fails(life, code=143, disrupted=True)
-    life.all_run()
+    life.run_all_pods()
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Running", 0, 0)
     assert life.pods["mnist-worker-0"].uid == kept
 
 
 def test_an_elastic_pod_that_fails_by_itself_fails_the_job() -> None:
     life = start_scenario(tried(None, elastic=1), ETCD)
-    life.exits("mnist-worker-0", 143, disrupted=True)
+    life.exit_pod("mnist-worker-0", 143, disrupted=True)
     fails(life, code=1)
     assert ended(life) == ("Failed", "PodFailed")
 
@@ -325,13 +325,13 @@ WHO = [
 
 
 @pytest.mark.parametrize(("shape", "who", "alone"), WHO)
-def test_only_who_can_come_back_by_itself_is_replaced_alone(shape: Written, who: str, alone: bool) -> None:
+def test_only_who_can_come_back_by_itself_is_replaced_alone(shape: JSONObject, who: str, alone: bool) -> None:
     life = start_scenario(tried(1, **shape))
     before = {name: pod.uid for name, pod in life.pods.items()}
     fails(life, f"mnist-{who}")
     assert (life.status.attempt, life.status.restarts) == (0 if alone else 1, 1)
-    life.wait(10)
-    life.all_run()
+    life.advance(10)
+    life.run_all_pods()
     kept = {name for name, pod in life.pods.items() if pod.uid == before[name]}
     assert kept == ({*before} - {f"mnist-{who}"} if alone else set())
     assert life.status.phase == "Running"
@@ -344,12 +344,12 @@ def apart(limit: int, workers: int = 4) -> Model:
 
 def test_pods_that_are_replaced_alone_are_charged_one_by_one() -> None:
     life = apart(2)
-    life.exits("mnist-worker-1", 1)
+    life.exit_pod("mnist-worker-1", 1)
     fails(life, "mnist-worker-2")
     assert (life.status.restarts, life.status.attempt) == (2, 0)
     assert life.status.next_attempt_time == T0 + 20 * SECONDS
-    life.wait(20)
-    life.all_run()
+    life.advance(20)
+    life.run_all_pods()
     fails(life, "mnist-worker-3")
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
     assert life.status.restarts == 2
@@ -357,18 +357,18 @@ def test_pods_that_are_replaced_alone_are_charged_one_by_one() -> None:
 
 def test_replaced_pod_is_counted_once() -> None:
     life = apart(5)
-    life.silent.add(life.pods["mnist-worker-1"].node)  # so that it stays for a while
+    life.unresponsive_nodes.add(life.pods["mnist-worker-1"].node)  # so that it stays for a while
     fails(life, "mnist-worker-1")
     uid = life.pods["mnist-worker-1"].uid
     assert (life.status.restarts, life.status.replacing) == (1, (uid,))
     for _ in range(3):
-        life.look()
+        life.reconcile()
     assert life.status.restarts == 1
 
 
 def test_counted_pod_is_not_counted_with_the_next() -> None:
     life = apart(5)
-    life.silent.add(life.pods["mnist-worker-1"].node)
+    life.unresponsive_nodes.add(life.pods["mnist-worker-1"].node)
     fails(life, "mnist-worker-1")
     fails(life, "mnist-worker-2")
     assert life.status.restarts == 2
@@ -377,16 +377,16 @@ def test_counted_pod_is_not_counted_with_the_next() -> None:
 
 def test_kubelet_restarts_of_replaced_pod_are_kept() -> None:
     life = start_scenario(tried(6, ps=1, workers=3, with_gloo=0, template=make_template(restartPolicy="OnFailure")))
-    life.starts_again("mnist-worker-1", 2)
-    life.starts_again("mnist-worker-2", 1)
+    life.restart_container("mnist-worker-1", 2)
+    life.restart_container("mnist-worker-2", 1)
     fails(life, "mnist-worker-1", 143, disrupted=True)
     assert (life.status.attempt, life.status.restarts) == (0, 2)
-    life.all_run()
-    life.starts_again("mnist-worker-2", 2)
-    life.rest()
+    life.run_all_pods()
+    life.restart_container("mnist-worker-2", 2)
+    life.reconcile_until_idle()
     assert life.status.phase == "Running"
-    life.starts_again("mnist-worker-2", 1)
-    life.rest()
+    life.restart_container("mnist-worker-2", 1)
+    life.reconcile_until_idle()
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
 
 
@@ -394,9 +394,9 @@ def test_others_train_while_one_pod_is_replaced() -> None:
     life = apart(5)
     fails(life, "mnist-worker-1")
     assert sorted(life.pods) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-2", "mnist-worker-3"]
-    life.wait(1)
+    life.advance(1)
     desired = life.plan()
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "Replacing",
         "mnist-worker-1 exited 1: the program failed: its log has the reason; replacing this pod at 12:00:10 UTC",
     )
@@ -405,7 +405,7 @@ def test_others_train_while_one_pod_is_replaced() -> None:
 
 def test_mixed_failures_restart_all_for_one_retry() -> None:
     life = apart(1)
-    life.exits("mnist-worker-0", 1)
+    life.exit_pod("mnist-worker-0", 1)
     fails(life, "mnist-worker-1")
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Restarting", 1, 1)
 
@@ -413,10 +413,10 @@ def test_mixed_failures_restart_all_for_one_retry() -> None:
 def test_replacements_are_capped_per_reconcile() -> None:
     life = apart(100, workers=81)
     for index in range(1, 81):
-        life.exits(f"mnist-worker-{index}", 1)
-    first = life.look()
+        life.exit_pod(f"mnist-worker-{index}", 1)
+    first = life.reconcile()
     assert (first.status.restarts, len(first.status.replacing)) == (64, 64)
-    life.rest()
+    life.reconcile_until_idle()
     assert life.status.restarts == 80
 
 
@@ -424,40 +424,40 @@ def test_however_many_fail_alone_the_status_stays_small() -> None:
     """No more UIDs are noted until pods of those that are noted have gone."""
     life = apart(1000, workers=501)
     for index in range(1, 501):
-        life.exits(f"mnist-worker-{index}", 1)
+        life.exit_pod(f"mnist-worker-{index}", 1)
     most = 0
     for _ in range(40):
-        life.look()
+        life.reconcile()
         life.now += SECONDS
         most = max(most, len(life.status.replacing))
     assert (most, life.status.restarts, len(life.pods)) == (64, 500, 2)
-    life.wait(400)
-    life.all_run()
+    life.advance(400)
+    life.run_all_pods()
     assert (life.status.phase, life.status.restarts, life.status.replacing) == ("Running", 500, ())
 
 
 def test_failure_at_the_replacement_limit_waits() -> None:
     life = apart(1000, workers=82)
     for index in range(1, 81):
-        life.silent.add(life.pods[f"mnist-worker-{index}"].node)  # so that they stay for a while
-        life.exits(f"mnist-worker-{index}", 1)
-    life.rest()
+        life.unresponsive_nodes.add(life.pods[f"mnist-worker-{index}"].node)  # so that they stay for a while
+        life.exit_pod(f"mnist-worker-{index}", 1)
+    life.reconcile_until_idle()
     assert (life.status.restarts, len(life.status.replacing)) == (64, 64)
     assert not life.plan().events
-    life.silent.clear()
-    life.rest()
+    life.unresponsive_nodes.clear()
+    life.reconcile_until_idle()
     assert life.status.restarts == 80
 
 
 def test_a_pause_is_not_cut_short_by_one_that_is_taken_away() -> None:
     life = apart(3)
     fails(life, "mnist-worker-1")
-    life.wait(4)
+    life.advance(4)
     fails(life, "mnist-worker-2", 143, disrupted=True)
     assert (life.status.restarts, life.status.next_attempt_time) == (1, T0 + 10 * SECONDS)
     assert "mnist-worker-1" not in life.pods
-    life.wait(6)
-    life.all_run()
+    life.advance(6)
+    life.run_all_pods()
     assert life.status.phase == "Running"
 
 
@@ -466,14 +466,14 @@ def test_disrupted_replaceable_worker_is_not_counted() -> None:
     before = {name: pod.uid for name, pod in life.pods.items()}
     fails(life, "mnist-worker-2", 143, disrupted=True)
     assert (life.status.attempt, life.status.restarts, life.status.next_attempt_time) == (0, 0, None)
-    life.all_run()
+    life.run_all_pods()
     assert {name for name, pod in life.pods.items() if pod.uid != before[name]} == {"mnist-worker-2"}
 
 
 def test_failure_beside_a_disruption_is_counted() -> None:
     """Without gloo nobody dies of it."""
     life = apart(3)
-    life.exits("mnist-worker-1", 1)
+    life.exit_pod("mnist-worker-1", 1)
     fails(life, "mnist-worker-2", 143, disrupted=True)
     assert (life.status.attempt, life.status.restarts) == (0, 1)
 
@@ -481,7 +481,7 @@ def test_failure_beside_a_disruption_is_counted() -> None:
 def test_deleted_replaceable_worker_is_not_counted() -> None:
     life = apart(0)
     del life.pods["mnist-worker-2"]
-    life.all_run()
+    life.run_all_pods()
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Running", 0, 0)
 
 
@@ -492,8 +492,8 @@ def restarting_itself(limit: int, *times: int) -> Model:
     """Workers that kubelet has started again so many times."""
     life = start_scenario(tried(limit, workers=len(times), template=make_template(restartPolicy="OnFailure")))
     for index, number in enumerate(times):
-        life.starts_again(f"mnist-worker-{index}", number)
-    life.rest()
+        life.restart_container(f"mnist-worker-{index}", number)
+    life.reconcile_until_idle()
     return life
 
 
@@ -516,7 +516,7 @@ def test_what_kubelet_starts_again_counts_as_in_a_batch_job(limit: int, times: t
     assert life.status.phase == ("Failed" if failed else "Running")
     if failed:
         assert life.status.restarts == sum(times)
-        found = the_condition(life.status, "Failed")
+        found = get_condition(life.status, "Failed")
         assert (found.reason, found.message) == (
             "BackoffLimitExceeded",
             f"kubelet restarted containers {sum(times)} times; spec.backoffLimit is {limit}",
@@ -525,8 +525,8 @@ def test_what_kubelet_starts_again_counts_as_in_a_batch_job(limit: int, times: t
 
 def test_without_a_limit_kubelet_may_start_containers_for_ever() -> None:
     life = start_scenario(tried(None, template=make_template(restartPolicy="OnFailure")))
-    life.starts_again("mnist-worker-0", 1000)
-    life.rest()
+    life.restart_container("mnist-worker-0", 1000)
+    life.reconcile_until_idle()
     assert (life.status.phase, life.status.restarts) == ("Running", 0)
 
 
@@ -534,14 +534,14 @@ def test_kubelet_restarts_survive_replacement() -> None:
     """Only those of the pod that is gone are gone with it."""
     life = restarting_itself(4, 0, 1, 1)
     del life.pods["mnist-worker-0"]
-    life.rest()
+    life.reconcile_until_idle()
     assert (life.status.restarts, life.status.next_attempt_time) == (2, None)
-    life.all_run()
-    life.starts_again("mnist-worker-0")
-    life.rest()
+    life.run_all_pods()
+    life.restart_container("mnist-worker-0")
+    life.reconcile_until_idle()
     assert life.status.phase == "Running"
-    life.starts_again("mnist-worker-1")
-    life.rest()
+    life.restart_container("mnist-worker-1")
+    life.reconcile_until_idle()
     assert ended(life) == ("Failed", "BackoffLimitExceeded")
 
 
@@ -555,6 +555,6 @@ def test_kubelets_tries_and_ours_are_one_count() -> None:
 def test_completed_job_has_kubelet_restarts() -> None:
     life = restarting_itself(4, 1, 1)
     for index in range(2):
-        life.exits(f"mnist-worker-{index}", 0)
-    life.rest()
+        life.exit_pod(f"mnist-worker-{index}", 0)
+    life.reconcile_until_idle()
     assert (life.status.phase, life.status.restarts) == ("Completed", 2)

@@ -14,18 +14,18 @@ from paddle_operator.plan.success_policy import is_succeeded
 from tests.support.jobs import (
     T0,
     UID,
-    all_pods,
     make_barrier,
     make_go_barrier,
     make_group,
     make_job,
     make_pod,
+    make_pods,
     make_refusal,
+    make_running_children,
     make_service,
     make_template,
-    replaced,
-    running,
-    without,
+    with_pods,
+    without_pods,
 )
 
 TIME = "2026-05-04T12:00:00Z"
@@ -239,7 +239,7 @@ def test_an_object_of_another_namespace_is_nobodys_child() -> None:
 
 def test_pods_are_ordered_by_role_and_index() -> None:
     job = make_job(ps=1, workers=11, heter=1)
-    pods = all_pods(job)
+    pods = make_pods(job)
     observed = observe(job, Children(tuple(reversed(pods))))
     assert [pod.name for pod in observed.pods()] == [pod.name for pod in pods]
     assert [pod.name for pod in observed.pods(Role.HETER)] == ["mnist-heter-0"]
@@ -342,14 +342,14 @@ def test_of_a_go_operators_pod_only_its_phase_is_known() -> None:
 
 def test_a_barrier_of_this_attempt_has_released_the_pods() -> None:
     job = make_job(workers=1, attempt=1)
-    assert observe(job, running(job)).released
+    assert observe(job, make_running_children(job)).released
     assert not observe(job, Children(config_maps=(make_barrier(job, attempt=0),))).released
-    assert not observe(job, Children(all_pods(job, phase="Pending"))).released
+    assert not observe(job, Children(make_pods(job, phase="Pending"))).released
 
 
 def test_started_pods_were_released() -> None:
     job = make_job(workers=1)
-    assert observe(job, Children(all_pods(job))).released
+    assert observe(job, Children(make_pods(job))).released
 
 
 def counting(job: Job, **counts: Any) -> Job:
@@ -360,37 +360,37 @@ def counting(job: Job, **counts: Any) -> Job:
 
 def test_deleted_succeeded_worker_is_not_missing() -> None:
     job = counting(make_job(workers=2), replicas=2, succeeded=1, running=1)
-    observed = observe(job, without(running(job), "mnist-worker-0"))
+    observed = observe(job, without_pods(make_running_children(job), "mnist-worker-0"))
     assert observed.succeeded_and_deleted[Role.WORKER] == 1
     assert observed.missing == []
 
 
 def test_it_stays_spent_also_when_the_next_one_succeeds() -> None:
     job = counting(make_job(workers=2), replicas=1, succeeded=1, running=1)
-    next_one = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
-    for children in (running(job), next_one):
-        assert observe(job, without(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
-    assert is_succeeded(observe(job, without(next_one, "mnist-worker-0")))
+    next_one = with_pods(make_running_children(job), make_pod(job, "worker", 1, exit_code=0))
+    for children in (make_running_children(job), next_one):
+        assert observe(job, without_pods(children, "mnist-worker-0")).succeeded_and_deleted[Role.WORKER] == 1
+    assert is_succeeded(observe(job, without_pods(next_one, "mnist-worker-0")))
 
 
 def test_where_more_vanished_than_had_succeeded_all_are_missing() -> None:
     job = counting(make_job(workers=3), replicas=3, succeeded=1, running=2)
-    observed = observe(job, without(running(job), "mnist-worker-0", "mnist-worker-1"))
+    observed = observe(job, without_pods(make_running_children(job), "mnist-worker-0", "mnist-worker-1"))
     assert observed.succeeded_and_deleted[Role.WORKER] == 0
     assert len(observed.missing) == 2
 
 
 def test_a_success_that_is_still_to_be_seen_is_not_another_ones() -> None:
     job = counting(make_job(workers=2), replicas=2, succeeded=1, running=1)
-    children = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
-    assert observe(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
+    children = with_pods(make_running_children(job), make_pod(job, "worker", 1, exit_code=0))
+    assert observe(job, without_pods(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
 
 
 def test_go_status_counts_are_not_used_for_deleted_pods() -> None:
     """It wrote no number of pods: all that it counted would seem to have vanished."""
     job = make_job(workers=2, worker=RoleStatus(succeeded=1, running=1))
-    children = replaced(running(job), make_pod(job, "worker", 1, exit_code=0))
-    assert observe(job, without(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
+    children = with_pods(make_running_children(job), make_pod(job, "worker", 1, exit_code=0))
+    assert observe(job, without_pods(children, "mnist-worker-0")).missing == [(Role.WORKER, 0)]
 
 
 def test_before_the_barrier_nobody_is_spent() -> None:
@@ -400,11 +400,13 @@ def test_before_the_barrier_nobody_is_spent() -> None:
 
 def test_all_workers_decide_and_where_there_are_none_everybody() -> None:
     both = make_job(ps=1, workers=1)
-    assert is_succeeded(observe(both, replaced(running(both), make_pod(both, "worker", 0, exit_code=0))))
-    assert not is_succeeded(observe(both, replaced(running(both), make_pod(both, "ps", 0, exit_code=0))))
+    assert is_succeeded(observe(both, with_pods(make_running_children(both), make_pod(both, "worker", 0, exit_code=0))))
+    assert not is_succeeded(observe(both, with_pods(make_running_children(both), make_pod(both, "ps", 0, exit_code=0))))
     servers = make_job(ps=1, heter=1)
-    assert not is_succeeded(observe(servers, replaced(running(servers), make_pod(servers, "ps", 0, exit_code=0))))
-    assert is_succeeded(observe(servers, Children(all_pods(servers, exit_code=0))))
+    assert not is_succeeded(
+        observe(servers, with_pods(make_running_children(servers), make_pod(servers, "ps", 0, exit_code=0)))
+    )
+    assert is_succeeded(observe(servers, Children(make_pods(servers, exit_code=0))))
 
 
 # Refusals

@@ -8,16 +8,16 @@ from paddle_operator.kube.objects import CONFIG_MAPS, PODS
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.metadata import replicas_text
 from paddle_operator.plan.paddlejob import plan
-from tests.support.jobs import ETCD, IMAGE, T0, UID, Written, all_held_back, make_job, make_template, manifest
+from tests.support.jobs import ETCD, IMAGE, T0, UID, JSONObject, make_job, make_template, make_waiting_pods, manifest
 
 
-def made(name: str = "wide-ande-deep-worker-0", job_name: str = "wide-ande-deep", **told: Any) -> Written:
+def made(name: str = "wide-ande-deep-worker-0", job_name: str = "wide-ande-deep", **told: Any) -> JSONObject:
     """The pod of that name as it would be sent."""
     return manifest(plan(make_job(job_name, **{"workers": 2} | told), Children(), T0, ETCD), PODS, name)
 
 
-def main(pod: Written) -> Written:
-    found: Written = next(each for each in pod["spec"]["containers"] if each["name"] == "paddle")
+def main(pod: JSONObject) -> JSONObject:
+    found: JSONObject = next(each for each in pod["spec"]["containers"] if each["name"] == "paddle")
     return found
 
 
@@ -144,7 +144,7 @@ def test_default_restart_policy_and_no_service_links() -> None:
 
 
 def test_fields_of_the_container_stay() -> None:
-    given: Written = {
+    given: JSONObject = {
         "command": ["python"],
         "args": ["-m", "paddle.distributed.launch", "train_fleet.py"],
         "volumeMounts": [{"mountPath": "/dev/shm", "name": "dshm"}],
@@ -196,7 +196,7 @@ def test_by_their_addresses_pods_declare_no_port() -> None:
     assert "ports" not in main(made())
 
 
-def on_host(name: str = "wide-ande-deep-worker-0", **told: Any) -> Written:
+def on_host(name: str = "wide-ande-deep-worker-0", **told: Any) -> JSONObject:
     return made(name, intranet="Host", host_port=35000, **told)
 
 
@@ -246,7 +246,7 @@ def test_elastic_host_network_pod_has_no_hosts_file() -> None:
 
 def test_barrier_has_job_name_and_annotations() -> None:
     job = make_job("wide-ande-deep", ps=2, workers=2, attempt=1)
-    barrier = manifest(plan(job, Children(all_held_back(job)), T0), CONFIG_MAPS, "wide-ande-deep")
+    barrier = manifest(plan(job, Children(make_waiting_pods(job)), T0), CONFIG_MAPS, "wide-ande-deep")
     metadata = barrier["metadata"]
     assert (barrier["apiVersion"], barrier["kind"]) == ("v1", "ConfigMap")
     assert metadata["labels"] == {"paddle-res-name": "wide-ande-deep"}

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.support.jobs import ETCD, SECONDS, T0, Written, make_job, the_condition
+from tests.support.jobs import ETCD, SECONDS, T0, JSONObject, get_condition, make_job
 from tests.support.model import Model, start_scenario
 
 CHIEF = {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}
@@ -30,7 +30,7 @@ class Policies:
         return ", ".join([*words, *(["suspended"] if self.suspends else []), *(["chief"] if self.chief else [])])
 
     @property
-    def written(self) -> Written:
+    def written(self) -> JSONObject:
         named = {"backoffLimit": self.limit, "activeDeadlineSeconds": self.deadline, "ttlSecondsAfterFinished": TTL}
         return {key: value for key, value in named.items() if value is not None} | (CHIEF if self.chief else {})
 
@@ -68,29 +68,29 @@ EVERY = [
 @pytest.mark.parametrize("policies", EVERY, ids=str)
 def test_every_policy_keeps_its_word_whatever_the_others_say(policies: Policies) -> None:
     life = start_scenario(make_job(workers=2, clean=policies.clean, policies=policies.written))
-    life.wait(100)
-    life.exits("mnist-worker-1", 1)
-    life.wait(5)
+    life.advance(100)
+    life.exit_pod("mnist-worker-1", 1)
+    life.advance(5)
     if policies.suspends:
-        life.asks(suspend=True)
-        life.wait(SUSPENDED_FOR)
-        life.asks(suspend=False)
+        life.update_spec(suspend=True)
+        life.advance(SUSPENDED_FOR)
+        life.update_spec(suspend=False)
     else:
-        life.wait(5)
-    life.all_run()
+        life.advance(5)
+    life.run_all_pods()
     for name in ("mnist-worker-0", "mnist-worker-1"):
-        life.wait(30)
+        life.advance(30)
         if not life.job.finished and name in life.pods:
-            life.exits(name, 0)
-            life.rest()
+            life.exit_pod(name, 0)
+            life.reconcile_until_idle()
     phase, reason, second = policies.end
-    assert (life.status.phase, the_condition(life.status, phase).reason) == (phase, reason)
+    assert (life.status.phase, get_condition(life.status, phase).reason) == (phase, reason)
     assert life.status.completion_time == T0 + second * SECONDS
     assert life.status.restarts == (1 if policies.limit else 0)
     if life.deleted_at is None:  # those that ended early are gone by now
         assert (len(life.pods) == 2) is policies.keeps
         assert not [pod for pod in life.pods.values() if not pod.finished]
-        life.wait(TTL)
+        life.advance(TTL)
     assert life.deleted_at == T0 + (second + TTL) * SECONDS
 
 
@@ -100,17 +100,17 @@ Step = Callable[[Model], None]
 
 
 def after(seconds: float) -> Step:
-    return lambda life: life.wait(seconds)
+    return lambda life: life.advance(seconds)
 
 
 def runs(life: Model) -> None:
-    life.all_run()
+    life.run_all_pods()
 
 
 def fails(index: int, code: int = 1, *, disrupted: bool = False) -> Step:
     def step(life: Model) -> None:
-        life.exits(f"mnist-worker-{index}", code, disrupted=disrupted)
-        life.rest()
+        life.exit_pod(f"mnist-worker-{index}", code, disrupted=disrupted)
+        life.reconcile_until_idle()
 
     return step
 
@@ -118,26 +118,26 @@ def fails(index: int, code: int = 1, *, disrupted: bool = False) -> Step:
 def succeeds(*indexes: int) -> Step:
     def step(life: Model) -> None:
         for index in indexes:
-            life.exits(f"mnist-worker-{index}", 0)
-        life.rest()
+            life.exit_pod(f"mnist-worker-{index}", 0)
+        life.reconcile_until_idle()
 
     return step
 
 
 def suspends(life: Model) -> None:
-    life.asks(suspend=True)
-    life.rest()
+    life.update_spec(suspend=True)
+    life.reconcile_until_idle()
 
 
 def resumes(life: Model) -> None:
-    life.asks(suspend=False)
-    life.rest()
+    life.update_spec(suspend=False)
+    life.reconcile_until_idle()
 
 
 def vanishes(index: int) -> Step:
     def step(life: Model) -> None:
-        life.deletes_pod(f"mnist-worker-{index}")
-        life.rest()
+        life.delete_pod(f"mnist-worker-{index}")
+        life.reconcile_until_idle()
 
     return step
 
@@ -156,13 +156,13 @@ class Story:
     """A sentence, the policies, what happens; then the phase, the reason of the end, and the tries that are used up."""
 
     sentence: str
-    policies: Written
+    policies: JSONObject
     steps: tuple[Step, ...]
     phase: str
     reason: str = ""
     restarts: int = 0
     attempt: int = 0
-    shape: Written | None = None
+    shape: JSONObject | None = None
 
     def __str__(self) -> str:
         return self.sentence
@@ -261,7 +261,7 @@ STORIES = [
     Story(
         "a chief that succeeds in the pass in which another fails completes the job",
         {"backoffLimit": 0, **CHIEF},
-        (after(5), lambda life: life.exits("mnist-worker-1", 1), succeeds(0)),
+        (after(5), lambda life: life.exit_pod("mnist-worker-1", 1), succeeds(0)),
         "Completed",
         "WorkersSucceeded",
     ),
@@ -284,8 +284,8 @@ STORIES = [
         "an operator that was away while a deadline and a success passed sees the success",
         {"activeDeadlineSeconds": 10},
         (
-            lambda life: life.exits("mnist-worker-0", 0),
-            lambda life: life.exits("mnist-worker-1", 0),
+            lambda life: life.exit_pod("mnist-worker-0", 0),
+            lambda life: life.exit_pod("mnist-worker-1", 0),
             away(500),
             after(0),
         ),
@@ -330,7 +330,7 @@ STORIES = [
 
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_policies_meet(story: Story) -> None:
-    shape: Written = story.shape or {"workers": 2}
+    shape: JSONObject = story.shape or {"workers": 2}
     life = start_scenario(make_job(**shape, policies=story.policies), ETCD)
     for step in story.steps:
         step(life)
@@ -339,5 +339,5 @@ def test_policies_meet(story: Story) -> None:
         story.restarts,
         story.attempt,
     )
-    assert not story.reason or the_condition(life.status, story.phase).reason == story.reason
+    assert not story.reason or get_condition(life.status, story.phase).reason == story.reason
     assert life.deleted_at is None

@@ -20,7 +20,7 @@ from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.success_policy import is_succeeded
 from tests.plan.random_clusters import EDGES, quick, worlds
-from tests.support.jobs import SECONDS, T0, changed, with_status, writes_of
+from tests.support.jobs import SECONDS, T0, with_spec, with_status, writes_of
 from tests.support.model import Model
 
 
@@ -52,18 +52,18 @@ def test_without_changes_from_outside_planning_comes_to_rest(
     job, children, context = observed
     there = {("pods", pod.name) for pod in children.pods} | {("configmaps", each.name) for each in children.config_maps}
     model = Model(job, children, T0, context)
-    model.taken = taken - there
-    if model.taken:  # such a name is tried again for ever, and nothing else is left to do
+    model.foreign_names = taken - there
+    if model.foreign_names:  # such a name is tried again for ever, and nothing else is left to do
         for _ in range(40):
-            model.step()
+            model.reconcile_and_advance()
         kept = model.plan()
         there = {("pods", name) for name in model.pods} | {("configmaps", name) for name in model.config_maps}
-        assert not there & model.taken
+        assert not there & model.foreign_names
         assert kept.required_names or all(
             isinstance(each, Create) and (each.kind.plural, each.key.name) in taken for each in writes_of(kept)
         )
     else:
-        model.settle()
+        model.run_until_idle()
     note(str(model.phases))
     for step in zip(model.phases[1:], model.phases[2:], strict=False):  # the first one was made up
         assert step in EDGES
@@ -125,7 +125,7 @@ def test_no_plan_makes_more_of_a_kind_and_role_than_it_may(observed: tuple[Job, 
         desired = plan(job, children, T0, context)
         for wave in desired.waves:
             assert sum(isinstance(each, Create) for each in wave) <= 2
-        Model(job, children, T0, context).settle()
+        Model(job, children, T0, context).run_until_idle()
 
 
 @quick
@@ -159,14 +159,14 @@ def test_a_suspended_job_gets_nothing_and_wants_no_waking(observed: tuple[Job, C
         or is_succeeded(ObservedJob(job, job.spec, children.in_namespace(job.key.namespace)))
     ):
         return
-    resting = changed(job, suspend=True)
+    resting = with_spec(job, suspend=True)
     first = plan(resting, children, T0, context)
     second = plan(with_status(resting, first.status), children, T0, context)
     for desired in (first, second):
         assert not [each for each in writes_of(desired) if isinstance(each, Create)]
         assert (desired.status.phase, desired.requeue_at) == ("Suspended", None)
     assert second.status == first.status  # and so no pass counts anything twice
-    after = changed(with_status(resting, second.status), suspend=False)
+    after = with_spec(with_status(resting, second.status), suspend=False)
     assert after.spec
     left = {pod.uid for pod in ObservedJob(after, after.spec, children).pods()}
     if not any(each.type == "Suspended" and each.status == "True" for each in job.status.conditions):
@@ -177,7 +177,7 @@ def test_a_suspended_job_gets_nothing_and_wants_no_waking(observed: tuple[Job, C
 @given(worlds())
 def test_a_job_that_is_anothers_is_not_touched(observed: tuple[Job, Children, PlanContext]) -> None:
     job, children, context = observed
-    job = changed(job, managed_by="example.org/other")
+    job = with_spec(job, managed_by="example.org/other")
     assert plan(job, children, T0, context) == Plan(job.status)
 
 
@@ -188,7 +188,7 @@ def test_finished_job_is_deleted_at_its_ttl(
 ) -> None:
     job, children, context = observed
     ended = msgspec.structs.replace(job.status, phase="Completed", completion_time=T0)
-    job = changed(with_status(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
+    job = with_spec(with_status(job, ended), ttl_seconds_after_finished=ttl, managed_by="")
     now = T0 + later * SECONDS
     desired = plan(job, children, now, context)
     deleted = [each for each in writes_of(desired) if isinstance(each, Delete) and each.kind is PADDLE_JOBS]
@@ -220,7 +220,7 @@ def test_a_plan_that_changes_no_status_wakes_for_what_is_ahead(observed: tuple[J
     model = Model(job, children, T0, context)
     for _ in range(6):
         before = model.job
-        desired = model.look()
+        desired = model.reconcile()
         if desired.status != before.status or desired.status_order is StatusOrder.DEFERRED or model.deleted_at:
             continue
         assert all(desired.requeue_at and desired.requeue_at <= each for each in times_ahead(model.job, model.now))

@@ -17,7 +17,7 @@ from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan
 from paddle_operator.plan.observed import ObservedJob
 from paddle_operator.plan.paddlejob import PlanContext
 from tests.plan.random_clusters import EDGES, jobs, quick
-from tests.support.jobs import SECONDS, T0, scaled, writes_of
+from tests.support.jobs import SECONDS, T0, with_replicas, writes_of
 from tests.support.model import Model
 
 CONTEXT = PlanContext(etcd="10.0.0.9:2379", free_host_port=35020)
@@ -35,17 +35,17 @@ class Watched(Model):
         self.since: datetime | None = None
         self.suspensions = 0
 
-    def _allowed(self, desired: JobPlan) -> list[Write]:
-        writes = super()._allowed(desired)
+    def _allowed_writes(self, desired: JobPlan) -> list[Write]:
+        writes = super()._allowed_writes(desired)
         spared, self.spared = self.spared, None
         if spared is not None and spared < len(writes):
             self._changed = True  # who comes next looks again
             return writes[:spared]
         return writes
 
-    def look(self) -> JobPlan:
+    def reconcile(self) -> JobPlan:
         before, there = self.job, self.children()
-        desired = super().look()
+        desired = super().reconcile()
         self._check_count(before, there, desired)
         self._check_rest(before, there, desired)
         self._check_deadline(before, desired)
@@ -115,13 +115,13 @@ class Watched(Model):
         assert before.spec.ttl_seconds_after_finished is not None
         assert self.now >= before.status.completion_time + before.spec.ttl_seconds_after_finished * SECONDS
 
-    def exits(self, name: str, code: int, **told: Any) -> None:
+    def exit_pod(self, name: str, code: int, **told: Any) -> None:
         self.failures += code != 0
-        super().exits(name, code, **told)
+        super().exit_pod(name, code, **told)
 
-    def starts_again(self, name: str, times: int = 1) -> None:
+    def restart_container(self, name: str, times: int = 1) -> None:
         self.failures += times
-        super().starts_again(name, times)
+        super().restart_container(name, times)
 
 
 def acts(model: Watched, action: str, choice: int) -> None:
@@ -135,7 +135,7 @@ def acts(model: Watched, action: str, choice: int) -> None:
 
 def volcano_decides(model: Watched, choice: int) -> None:
     if model.group:
-        model.admits(("Pending", "Inqueue", "Running", "Unknown")[choice % 4])
+        model.admit_group(("Pending", "Inqueue", "Running", "Unknown")[choice % 4])
 
 
 def drops_group(model: Watched, choice: int) -> None:
@@ -145,21 +145,21 @@ def drops_group(model: Watched, choice: int) -> None:
 def scales(model: Watched, choice: int) -> None:
     assert model.job.spec
     if model.job.spec.worker and not model.job.spec.success_policy:
-        model.job = scaled(model.job, worker=choice % 4 + 1)
+        model.job = with_replicas(model.job, worker=choice % 4 + 1)
 
 
 def passes(model: Watched, choice: int) -> None:
-    model.step()
+    model.reconcile_and_advance()
 
 
 def all_get_addresses(model: Watched, choice: int) -> None:
     for name in list(model.pods):
-        model.gives_address(name)
+        model.assign_address(name)
 
 
 def all_start(model: Watched, choice: int) -> None:
     for name in list(model.pods):
-        model.starts(name)
+        model.start_container(name)
 
 
 def time_passes(model: Watched, choice: int) -> None:
@@ -168,12 +168,12 @@ def time_passes(model: Watched, choice: int) -> None:
 
 def operator_dies(model: Watched, choice: int) -> None:
     model.spared = choice % 3
-    model.step()
+    model.reconcile_and_advance()
 
 
 TO_THE_JOB: dict[str, Callable[[Watched, int], object]] = {
     "pass": passes,
-    "settle": lambda model, _: model.settle(),
+    "settle": lambda model, _: model.run_until_idle(),
     "all run": lambda model, _: all_run(model),
     "address": all_get_addresses,
     "start": all_start,
@@ -182,8 +182,8 @@ TO_THE_JOB: dict[str, Callable[[Watched, int], object]] = {
     "drop group": drops_group,
     "volcano": volcano_decides,
     "scale": scales,
-    "suspend": lambda model, _: model.asks(suspend=True),
-    "resume": lambda model, _: model.asks(suspend=False),
+    "suspend": lambda model, _: model.update_spec(suspend=True),
+    "resume": lambda model, _: model.update_spec(suspend=False),
     "time": time_passes,
     "kill": operator_dies,
 }
@@ -191,27 +191,27 @@ TO_THE_JOB: dict[str, Callable[[Watched, int], object]] = {
 
 def succeeds(model: Watched, name: str, choice: int) -> None:
     if "-ps-" not in name:
-        model.exits(name, 0)
+        model.exit_pod(name, 0)
 
 
 def is_preempted(model: Watched, name: str, choice: int) -> None:
-    model.exits(name, (143, 137, 134)[choice % 3], disrupted=True, exit_reason="PreemptionByScheduler")
+    model.exit_pod(name, (143, 137, 134)[choice % 3], disrupted=True, exit_reason="PreemptionByScheduler")
 
 
 def crashes(model: Watched, name: str, choice: int) -> None:
     if restarts_itself(model.job):
-        model.starts_again(name)
+        model.restart_container(name)
 
 
 TO_A_POD: dict[str, Callable[[Watched, str, int], object]] = {
     "exit": succeeds,
-    "fail": lambda model, name, choice: model.exits(name, (1, 134, 250, 139, 2)[choice % 5]),
+    "fail": lambda model, name, choice: model.exit_pod(name, (1, 134, 250, 139, 2)[choice % 5]),
     "preempt": is_preempted,
     "crash": crashes,
     "vanish": lambda model, name, _: model.pods.pop(name),
-    "delete": lambda model, name, _: model.deletes_pod(name),
-    "move": lambda model, name, _: model.moves(name),
-    "silence": lambda model, name, _: model.silent.add(model.pods[name].node),
+    "delete": lambda model, name, _: model.delete_pod(name),
+    "move": lambda model, name, _: model.change_address(name),
+    "silence": lambda model, name, _: model.unresponsive_nodes.add(model.pods[name].node),
 }
 FREQUENT = ("pass", "all run", "exit", "vanish")
 ACTIONS = st.sampled_from([*FREQUENT, *FREQUENT, "resume", "fail", "kill", "all run", *TO_THE_JOB, *TO_A_POD])
@@ -227,36 +227,36 @@ def agree(model: Watched) -> bool:
     spec = model.job.spec
     if spec is None or spec.is_elastic or model.status.phase != "Running":
         return True
-    read = {model.started_with[pod.uid] for pod in model.pods.values() if pod.uid in model.started_with}
+    read = {model.endpoints_digests[pod.uid] for pod in model.pods.values() if pod.uid in model.endpoints_digests}
     return len(read) <= 1
 
 
 def all_run(model: Watched) -> None:
     """Volcano lets everybody in, the kubelets do their work, the operator its."""
-    model.settle()
+    model.run_until_idle()
     if model.group:
-        model.admits()
-        model.settle()
+        model.admit_group()
+        model.run_until_idle()
     for name in list(model.pods):
-        model.gives_address(name)
-    model.settle()
+        model.assign_address(name)
+    model.run_until_idle()
     for name in list(model.pods):
-        model.starts(name)
-    model.settle()
+        model.start_container(name)
+    model.run_until_idle()
     assert agree(model)
 
 
 def lives_on(model: Watched) -> None:
     """Workers succeed, and nothing bad happens any more."""
     assert model.job.spec
-    model.asks(suspend=False)
-    model.silent.clear()
+    model.update_spec(suspend=False)
+    model.unresponsive_nodes.clear()
     for _ in range(4):
         all_run(model)
         for name in list(model.pods):
             if "-ps-" not in name or model.job.spec.worker is None:
-                model.exits(name, 0)
-    model.settle()
+                model.exit_pod(name, 0)
+    model.run_until_idle()
 
 
 @settings(quick, max_examples=150)

@@ -15,11 +15,11 @@ from tests.support.jobs import (
     ETCD,
     T0,
     UID,
-    all_held_back,
-    all_services,
     environment,
     make_job,
+    make_services,
     make_template,
+    make_waiting_pods,
     manifest,
     reasons,
 )
@@ -253,7 +253,7 @@ def test_parameter_servers_are_not_told_of_a_backend() -> None:
 
 
 def barrier_of(job: Job, context: PlanContext | None = None) -> tuple[dict[str, str], list[str]]:
-    desired = plan(job, Children(all_held_back(job), services=all_services(job)), T0, context)
+    desired = plan(job, Children(make_waiting_pods(job), services=make_services(job)), T0, context)
     return manifest(desired, CONFIG_MAPS, job.key.name)["data"], reasons(desired)
 
 
@@ -287,7 +287,7 @@ def test_the_last_byte_counts(monkeypatch: pytest.MonkeyPatch, room: int, kept: 
 def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous_env, "MAX_VARIABLE_BYTES", len("PADDLE_MASTER=10.2.0.1:2379") + 1)
     job = make_job(workers=2)
-    (told,) = [each for each in plan(job, Children(all_held_back(job)), T0).events if each.warning]
+    (told,) = [each for each in plan(job, Children(make_waiting_pods(job)), T0).events if each.warning]
     assert told.reason == "EndpointsLeftOut"
     assert told.note == (
         "not set because longer than Linux allows: PADDLE_TRAINER_ENDPOINTS and PADDLE_TRAINERS; "
@@ -298,7 +298,7 @@ def test_what_was_left_out_is_told_as_a_warning_with_the_way_out(monkeypatch: py
 def test_hosts_has_every_node_once_and_what_the_user_asked_for() -> None:
     template = make_template(hostAliases=[{"ip": "10.9.9.9", "hostnames": ["data", "data.local"]}])
     job = make_job(ps=2, workers=2, intranet="Host", host_port=HOST_PORT, template=template)
-    desired = plan(job, Children(all_held_back(job)), T0)
+    desired = plan(job, Children(make_waiting_pods(job)), T0)
     written = manifest(desired, CONFIG_MAPS, job.key.name)["binaryData"]
     assert b64decode(written["hosts"]).decode().splitlines() == [
         "127.0.0.1 localhost",
@@ -311,5 +311,5 @@ def test_hosts_has_every_node_once_and_what_the_user_asked_for() -> None:
 
 def test_only_the_host_network_has_a_hosts_file() -> None:
     job = make_job(workers=1)
-    desired = plan(job, Children(all_held_back(job)), T0)
+    desired = plan(job, Children(make_waiting_pods(job)), T0)
     assert "binaryData" not in manifest(desired, CONFIG_MAPS, job.key.name)

@@ -9,7 +9,17 @@ from paddle_operator.kube.objects import PODS
 from paddle_operator.kube.writes import Delete
 from paddle_operator.plan.children import Children
 from paddle_operator.plan.paddlejob import plan
-from tests.support.jobs import SECONDS, T0, make_job, make_pod, reasons, running, with_status, without, writes_of
+from tests.support.jobs import (
+    SECONDS,
+    T0,
+    make_job,
+    make_pod,
+    make_running_children,
+    reasons,
+    with_status,
+    without_pods,
+    writes_of,
+)
 from tests.support.model import Model, start_scenario
 
 
@@ -65,22 +75,23 @@ def test_a_pod_that_nobody_has_deleted_yet_gets_its_grace_first() -> None:
 def test_a_life_with_a_dead_node_goes_on_by_itself() -> None:
     life = start_scenario(make_job(workers=2))
     lost = life.pods["mnist-worker-1"]
-    life.silent.add(lost.node)
-    life.deletes_pod("mnist-worker-1")  # as the taint manager does
-    life.wait(89)  # its grace of 30 s, and a minute
+    life.unresponsive_nodes.add(lost.node)
+    life.delete_pod("mnist-worker-1")  # as the taint manager does
+    life.advance(89)  # its grace of 30 s, and a minute
     assert life.pods["mnist-worker-1"].uid == lost.uid
-    life.wait(1)
+    life.advance(1)
     assert life.pods["mnist-worker-1"].uid != lost.uid
-    assert life.told.count("NodeLost") == 1
-    life.silent.clear()
-    life.all_run()
+    assert life.event_reasons.count("NodeLost") == 1
+    life.unresponsive_nodes.clear()
+    life.run_all_pods()
     assert (life.status.phase, life.status.attempt, life.status.restarts) == ("Running", 1, 0)
 
 
 def test_pod_of_this_attempt_is_not_force_deleted() -> None:
     job = make_job(workers=1, phase="Running")
     there = Children(
-        (make_pod(job, "worker", 0, terminating=True, terminates_by=T0, exit_code=0),), running(job).config_maps
+        (make_pod(job, "worker", 0, terminating=True, terminates_by=T0, exit_code=0),),
+        make_running_children(job).config_maps,
     )
     assert plan(job, there, T0 + 3600 * SECONDS).status.phase == "Completed"
 
@@ -89,7 +100,7 @@ def test_pod_of_this_attempt_is_not_force_deleted() -> None:
 def test_what_makes_addresses_untrue_costs_no_try(limit: int | None) -> None:
     policies = {} if limit is None else {"backoffLimit": limit}
     job = make_job(workers=3, phase="Running", restarts=0, policies=policies)
-    desired = plan(job, without(running(job), "mnist-worker-2"), T0)
+    desired = plan(job, without_pods(make_running_children(job), "mnist-worker-2"), T0)
     assert (desired.status.attempt, desired.status.restarts, desired.status.next_attempt_time) == (1, 0, None)
 
 
@@ -97,16 +108,18 @@ def test_earlier_backoff_does_not_delay_a_later_restart() -> None:
     job = make_job(
         workers=2, phase="Running", restarts=1, attempt=1, next_attempt_time=T0, policies={"backoffLimit": 3}
     )
-    again = with_status(job, plan(job, without(running(job), "mnist-worker-1"), T0 + 99 * SECONDS).status)
+    again = with_status(
+        job, plan(job, without_pods(make_running_children(job), "mnist-worker-1"), T0 + 99 * SECONDS).status
+    )
     assert len(writes_of(plan(again, Children(), T0 + 99 * SECONDS))) == 2
 
 
 def test_attempt_is_written_before_its_writes() -> None:
     life = Model(make_job(workers=2, policies={"backoffLimit": 1}), Children(), T0)
-    life.all_run()
-    life.exits("mnist-worker-0", 1)
-    first = life.look()
+    life.run_all_pods()
+    life.exit_pod("mnist-worker-0", 1)
+    first = life.reconcile()
     assert (first.status.attempt, writes_of(first)) == (1, [])
-    second = life.look()
+    second = life.reconcile()
     assert second.status.attempt == 1
     assert writes_of(second)

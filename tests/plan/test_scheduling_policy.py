@@ -18,23 +18,23 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     VOLCANO,
-    Written,
-    all_pods,
-    changed,
+    JSONObject,
     creates,
     deletes,
+    get_condition,
     make_group,
     make_job,
     make_pod,
+    make_pods,
     make_refusal,
+    make_running_children,
     make_template,
     manifest,
+    not_running_reason,
     patches,
     reasons,
-    running,
-    scaled,
-    the_condition,
-    why_not_running,
+    with_replicas,
+    with_spec,
     with_status,
     writes_of,
 )
@@ -46,19 +46,19 @@ ABSENT = replace(VOLCANO, group_crd_missing=True)
 def asking(cpu: str = "2", **told: Any) -> Job:
     """A job each of whose pods asks for that."""
     template = make_template({"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}})
-    shape: Written = {"workers": 2, "template": template} | told
+    shape: JSONObject = {"workers": 2, "template": template} | told
     return make_job(**shape)
 
 
-def group_spec(job: Job, context: PlanContext = VOLCANO) -> Written:
-    spec: Written = manifest(plan(job, Children(), T0, context), POD_GROUPS, "mnist")["spec"]
+def group_spec(job: Job, context: PlanContext = VOLCANO) -> JSONObject:
+    spec: JSONObject = manifest(plan(job, Children(), T0, context), POD_GROUPS, "mnist")["spec"]
     return spec
 
 
 def its_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
     """As it was made for the job."""
     spec = group_spec(job)
-    known: Written = {
+    known: JSONObject = {
         "min_member": spec["minMember"],
         "min_resources": spec.get("minResources", {}),
         "queue": spec.get("queue", ""),
@@ -74,7 +74,7 @@ def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
     job = asking(ps=1, workers=2, intranet="Service")
     desired = plan(job, Children(), T0, VOLCANO)
     assert (creates(desired, POD_GROUPS), creates(desired, PODS), creates(desired, SERVICES)) == (["mnist"], [], [])
-    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist is not created yet")
+    assert not_running_reason(desired) == ("CreatingPodGroup", "PodGroup mnist is not created yet")
     assert [(each.reason, each.warning) for each in desired.events] == [("CreatingPodGroup", False)]
     made = manifest(desired, POD_GROUPS, "mnist")
     assert made["apiVersion"] == "scheduling.volcano.sh/v1beta1"
@@ -101,7 +101,7 @@ def test_a_group_of_the_jobs_name_is_made_and_no_pod_yet() -> None:
         ),
     ],
 )
-def test_what_volcano_is_told(shape: Written, policy: Written, spec: Written) -> None:
+def test_what_volcano_is_told(shape: JSONObject, policy: JSONObject, spec: JSONObject) -> None:
     assert group_spec(asking(**shape, policies={"schedulingPolicy": policy})) == spec
 
 
@@ -122,9 +122,9 @@ def test_invalid_quantity_does_not_block_the_group() -> None:
 
 def test_the_group_follows_the_spec() -> None:
     job = asking(workers=2)
-    there = replace(running(job), group=its_group(job))
+    there = replace(make_running_children(job), group=its_group(job))
     assert writes_of(plan(with_status(job, plan(job, there, T0, VOLCANO).status), there, T0, VOLCANO)) == []
-    more = scaled(job, worker=3)
+    more = with_replicas(job, worker=3)
     desired = plan(more, Children(group=its_group(job)), T0, VOLCANO)
     change = {"spec": {"minMember": 3, "minResources": {"cpu": "6", "memory": "3Gi"}}}
     assert [each for each in writes_of(desired) if isinstance(each, Patch)] == [
@@ -163,12 +163,12 @@ def test_a_group_that_the_user_made_counts_as_it_is(owner: str) -> None:
     assert not [each for each in writes_of(desired) if each.kind is POD_GROUPS]
     waits = plan(job, Children(group=msgspec.structs.replace(theirs, phase="Pending")), T0, VOLCANO)
     assert writes_of(waits) == []
-    assert "in queue theirs" in why_not_running(waits)[1]
+    assert "in queue theirs" in not_running_reason(waits)[1]
 
 
 def test_deleted_group_is_recreated_while_the_job_runs() -> None:
     job = asking()
-    desired = plan(job, running(job), T0, VOLCANO)
+    desired = plan(job, make_running_children(job), T0, VOLCANO)
     assert (creates(desired), desired.status.phase) == (["mnist"], "Running")
 
 
@@ -177,7 +177,7 @@ def test_refused_group_is_retried_and_reported() -> None:
     refusal = make_refusal(job, "podgroups", "mnist", reason="Forbidden", message="queue is closed")
     early = plan(job, Children(refusals=(refusal,)), T0, VOLCANO)
     assert (writes_of(early), early.requeue_at) == ([], T0 + 4 * SECONDS)
-    assert why_not_running(early) == ("Forbidden", "the API server refused podgroups mnist: queue is closed")
+    assert not_running_reason(early) == ("Forbidden", "the API server refused podgroups mnist: queue is closed")
     assert creates(plan(job, Children(refusals=(refusal,)), T0 + 4 * SECONDS, VOLCANO)) == ["mnist"]
 
 
@@ -192,7 +192,7 @@ def test_pods_are_made_when_the_group_may_run(phase: str, may: bool) -> None:
     job = asking()
     desired = plan(job, Children(group=its_group(job, phase)), T0, VOLCANO)
     assert creates(desired, PODS) == (["mnist-worker-0", "mnist-worker-1"] if may else [])
-    assert (why_not_running(desired)[0] == "WaitingForPodGroup") is not may
+    assert (not_running_reason(desired)[0] == "WaitingForPodGroup") is not may
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -200,10 +200,10 @@ def test_a_group_that_was_made_a_moment_ago_worries_nobody(phase: str) -> None:
     job = asking()
     young = Children(group=its_group(job, phase, created_at=T0 - 1 * SECONDS))
     desired = plan(job, young, T0, VOLCANO)
-    assert why_not_running(desired) == ("CreatingPodGroup", "PodGroup mnist was just created")
+    assert not_running_reason(desired) == ("CreatingPodGroup", "PodGroup mnist was just created")
     assert [each.warning for each in desired.events] == [False]
     assert desired.requeue_at == T0 + 2 * SECONDS
-    assert why_not_running(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
+    assert not_running_reason(plan(job, young, T0 + 2 * SECONDS, VOLCANO))[0] == "WaitingForPodGroup"
 
 
 def test_user_group_may_arrive_after_the_job() -> None:
@@ -241,7 +241,7 @@ def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
         T0,
         VOLCANO,
     )
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "WaitingForPodGroup",
         "PodGroup mnist is not yet enqueued in queue night: 2/0 tasks in gang unschedulable",
     )
@@ -251,7 +251,7 @@ def test_why_volcano_does_not_let_it_in_is_told_in_its_words() -> None:
 @pytest.mark.parametrize("phase", ["", "Pending", "Unknown"])
 def test_once_there_are_pods_the_groups_phase_holds_nothing_up(phase: str) -> None:
     job = asking(workers=3)
-    started = running(job)
+    started = make_running_children(job)
     assert plan(job, replace(started, group=its_group(job, phase)), T0, VOLCANO).status.phase == "Running"
     half = Children((make_pod(job, "worker", 0, phase="Pending"),), group=its_group(job, phase))
     assert creates(plan(job, half, T0, VOLCANO), PODS) == ["mnist-worker-1", "mnist-worker-2"]
@@ -273,35 +273,35 @@ def test_a_pod_has_what_volcano_knows_it_by() -> None:
 
 def test_the_group_is_kept_across_attempts_and_asked_again() -> None:
     life = Model(asking(policies={"backoffLimit": 1}), Children(), T0, VOLCANO)
-    life.rest()
+    life.reconcile_until_idle()
     assert (life.pods, life.status.phase) == ({}, "Pending")
-    life.admits()
-    life.all_run()
+    life.admit_group()
+    life.run_all_pods()
     assert life.status.phase == "Running"
     assert life.group
     uid = life.group.uid
-    life.exits("mnist-worker-0", 1)
-    life.rest()
-    life.admits("Pending")
-    life.wait(10)
+    life.exit_pod("mnist-worker-0", 1)
+    life.reconcile_until_idle()
+    life.admit_group("Pending")
+    life.advance(10)
     assert (life.pods, life.group.uid) == ({}, uid)
-    assert the_condition(life.status, "Running").reason == "WaitingForPodGroup"
-    life.admits()
-    life.all_run()
+    assert get_condition(life.status, "Running").reason == "WaitingForPodGroup"
+    life.admit_group()
+    life.run_all_pods()
     assert (life.status.phase, life.status.attempt) == ("Running", 1)
     for name in list(life.pods):
-        life.exits(name, 0)
-    life.rest()
+        life.exit_pod(name, 0)
+    life.reconcile_until_idle()
     assert life.status.phase == "Completed"
     assert life.children().group is None
 
 
 def test_start_deadline_bounds_a_waiting_gang() -> None:
     life = Model(asking(policies={"startDeadlineSeconds": 60}), Children(), T0, VOLCANO)
-    life.rest()
-    life.admits("Pending")
-    life.wait(60)
-    found = the_condition(life.status, "Failed")
+    life.reconcile_until_idle()
+    life.admit_group("Pending")
+    life.advance(60)
+    found = get_condition(life.status, "Failed")
     assert (found.reason, life.group) == ("StartDeadlineExceeded", None)
     assert "PodGroup mnist is not yet enqueued in queue default" in found.message
 
@@ -330,7 +330,7 @@ def test_gang_needs_flag_and_no_foreign_scheduler(
         role: msgspec.structs.replace(part, template=make_template(schedulerName=name) if name else make_template())
         for (role, part), name in zip(job.spec.roles.items(), schedulers, strict=True)
     }
-    job = changed(job, **{str(role): part for role, part in parts.items()})
+    job = with_spec(job, **{str(role): part for role, part in parts.items()})
     assert job.spec
     assert is_gang(job.spec, scheduling) is gang
     context = PlanContext(scheduling=scheduling)
@@ -346,7 +346,7 @@ def test_another_scheduler_stays_and_the_user_is_told_once() -> None:
     pod = manifest(desired, PODS, "mnist-worker-0")
     assert pod["spec"]["schedulerName"] == "mine"
     assert "scheduling.k8s.io/group-name" not in pod["metadata"]["annotations"]
-    found = the_condition(desired.status, "GangAtRisk")
+    found = get_condition(desired.status, "GangAtRisk")
     assert (found.status, found.reason, found.message) == (
         "True",
         "OtherScheduler",
@@ -368,7 +368,7 @@ def test_volcano_template_without_flag_is_passed_through() -> None:
 def test_missing_pod_group_crd_is_reported_with_the_fix() -> None:
     desired = plan(asking(), Children(), T0, ABSENT)
     assert writes_of(desired) == []
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "PodGroupCRDNotFound",
         "the operator runs with --scheduling=volcano, but the cluster has no PodGroup CRD: install Volcano, or start "
         "the operator without --scheduling",
@@ -377,7 +377,7 @@ def test_missing_pod_group_crd_is_reported_with_the_fix() -> None:
 
 def test_where_the_groups_are_gone_what_runs_runs_on() -> None:
     job = asking(workers=3)
-    assert plan(job, running(job), T0, ABSENT).status.phase == "Running"
-    there = Children(all_pods(job, phase="Pending")[:1])
+    assert plan(job, make_running_children(job), T0, ABSENT).status.phase == "Running"
+    there = Children(make_pods(job, phase="Pending")[:1])
     assert creates(plan(job, there, T0, ABSENT)) == ["mnist-worker-1", "mnist-worker-2"]
     assert deletes(plan(job, Children(), T0, ABSENT)) == []

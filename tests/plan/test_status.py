@@ -12,17 +12,17 @@ from tests.support.jobs import (
     SECONDS,
     T0,
     UID,
-    all_pods,
-    held_back,
+    get_condition,
     make_barrier,
     make_job,
     make_pod,
+    make_pods,
     make_refusal,
+    make_running_children,
+    make_waiting_pod,
+    not_running_reason,
     reasons,
-    replaced,
-    running,
-    the_condition,
-    why_not_running,
+    with_pods,
     with_status,
 )
 
@@ -36,7 +36,7 @@ def test_pods_are_counted_by_role_and_sort() -> None:
         make_pod(job, "worker", 0),
         make_pod(job, "worker", 1, exit_code=0),
         make_pod(job, "worker", 2, phase="Pending"),
-        held_back(job, "worker", 3),
+        make_waiting_pod(job, "worker", 3),
         make_pod(job, "worker", 4, phase="Unknown"),
         make_pod(job, "worker", 5),
     )
@@ -53,7 +53,7 @@ def test_pods_are_counted_by_role_and_sort() -> None:
 
 def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
     job = make_job(workers=20)
-    worker = plan(job, running(job), T0).status.worker
+    worker = plan(job, make_running_children(job), T0).status.worker
     assert worker
     assert [each.name for each in worker.refs] == [f"mnist-worker-{index}" for index in range(16)]
     assert (worker.refs[0].uid, worker.refs[0].namespace) == ("mnist-worker-0-0", "paddle-system")
@@ -61,12 +61,12 @@ def test_the_first_sixteen_pods_of_a_role_are_named() -> None:
 
 def test_a_role_that_left_the_spec_leaves_the_status() -> None:
     job = with_status(make_job(workers=2), PaddleJobStatus(heter=RoleStatus(replicas=3, running=3)))
-    assert plan(job, running(job), T0).status.heter is None
+    assert plan(job, make_running_children(job), T0).status.heter is None
 
 
 def test_status_has_mode_generation_and_selector() -> None:
     job = make_job(workers=2)
-    status = plan(job, running(job), T0).status
+    status = plan(job, make_running_children(job), T0).status
     assert (status.mode, status.observed_generation) == ("Collective", 1)
     assert status.selector == f"batch.paddlepaddle.org/job-uid={UID},paddle-res-type=worker"
 
@@ -76,9 +76,9 @@ def test_a_status_is_small_however_large_the_job_and_the_words() -> None:
     name = "n" * 51
     job = make_job(name, ps=100, workers=5000, heter=100)
     refusal = make_refusal(job, "pods", f"{name}-worker-4999", message="字" * 5000)
-    before = plan(job, Children(all_pods(job)[:-1], refusals=(refusal,)), T0).status
+    before = plan(job, Children(make_pods(job)[:-1], refusals=(refusal,)), T0).status
     failed = make_pod(job, "worker", 0, exit_code=1, exit_reason="x" * 5000)
-    status = plan(with_status(job, before), replaced(running(job), failed), T0).status
+    status = plan(with_status(job, before), with_pods(make_running_children(job), failed), T0).status
     for each in (before, status):
         written = msgspec.json.encode(each)
         assert len(written) < 16 * 1024
@@ -105,7 +105,7 @@ def test_the_phase_is_derived_afresh_from_the_pods(told: list[dict[str, Any]], p
     for stored in ("", "Pending", "Starting", "Running"):
         job = make_job(workers=2, phase=stored)
         pods = [make_pod(job, "worker", index, **each) for index, each in enumerate(told)]
-        assert plan(job, replaced(running(job), *pods), T0).status.phase == phase
+        assert plan(job, with_pods(make_running_children(job), *pods), T0).status.phase == phase
 
 
 def test_without_a_pod_a_job_is_pending() -> None:
@@ -114,21 +114,21 @@ def test_without_a_pod_a_job_is_pending() -> None:
 
 def test_a_later_attempt_is_restarting_until_its_barrier_is_open() -> None:
     job = make_job(workers=2, phase="Restarting", attempt=1)
-    pods = tuple(held_back(job, "worker", index) for index in range(2))
+    pods = tuple(make_waiting_pod(job, "worker", index) for index in range(2))
     assert plan(job, Children(pods), T0).status.phase == "Restarting"
     assert plan(job, Children(pods, (make_barrier(job),)), T0).status.phase == "Starting"
 
 
 def test_elastic_job_is_never_restarting() -> None:
     job = make_job(workers=1, elastic=1, attempt=1)
-    assert plan(job, Children(all_pods(job)), T0).status.phase == "Running"
+    assert plan(job, Children(make_pods(job)), T0).status.phase == "Running"
 
 
 def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
     job = make_job(workers=1)
-    first = plan(job, running(job), T0).status
+    first = plan(job, make_running_children(job), T0).status
     assert first.start_time == T0
-    assert plan(with_status(job, first), running(job), T0 + SECONDS).status.start_time == T0
+    assert plan(with_status(job, first), make_running_children(job), T0 + SECONDS).status.start_time == T0
     assert plan(job, Children(), T0).status.start_time is None
 
 
@@ -138,20 +138,20 @@ def test_the_start_is_when_all_pods_ran_for_the_first_time() -> None:
 def test_a_condition_keeps_its_time_as_long_as_it_says_the_same() -> None:
     job = make_job(workers=2)
     first = plan(job, Children(), T0).status
-    later = plan(with_status(job, first), Children(all_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
-    assert the_condition(later, "Running").reason != the_condition(first, "Running").reason
-    assert the_condition(later, "Running").last_transition_time == T0
-    runs = plan(with_status(job, later), running(job), T0 + 9 * SECONDS).status
-    assert the_condition(runs, "Running").last_transition_time == T0 + 9 * SECONDS
-    assert the_condition(runs, "Running").status == "True"
-    assert the_condition(runs, "Running").observed_generation == 1
+    later = plan(with_status(job, first), Children(make_pods(job, phase="Pending")), T0 + 5 * SECONDS).status
+    assert get_condition(later, "Running").reason != get_condition(first, "Running").reason
+    assert get_condition(later, "Running").last_transition_time == T0
+    runs = plan(with_status(job, later), make_running_children(job), T0 + 9 * SECONDS).status
+    assert get_condition(runs, "Running").last_transition_time == T0 + 9 * SECONDS
+    assert get_condition(runs, "Running").status == "True"
+    assert get_condition(runs, "Running").observed_generation == 1
 
 
 def test_conditions_stand_in_a_fixed_order() -> None:
     job = make_job(workers=1)
-    status = plan(job, running(job), T0).status
+    status = plan(job, make_running_children(job), T0).status
     assert [each.type for each in status.conditions] == ["Accepted", "Running"]
-    assert the_condition(status, "Accepted").status == "True"
+    assert get_condition(status, "Accepted").status == "True"
 
 
 CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
@@ -186,7 +186,7 @@ CONTAINER_TROUBLE: list[tuple[dict[str, Any], tuple[str, str]]] = [
 def test_what_keeps_a_pod_from_running_is_told(told: dict[str, Any], said: tuple[str, str]) -> None:
     job = make_job(workers=2)
     desired = plan(job, Children((make_pod(job, "worker", 0), make_pod(job, "worker", 1, phase="Pending", **told))), T0)
-    assert why_not_running(desired) == said
+    assert not_running_reason(desired) == said
     assert [(each.reason, each.note, each.warning) for each in desired.events] == [(*said, True)]
 
 
@@ -194,13 +194,13 @@ def test_what_keeps_a_pod_from_running_is_told(told: dict[str, Any], said: tuple
 def test_waiting_for_the_barrier_is_progress(words: str) -> None:
     """Kubelet goes on saying so until it has looked again: no warning for that in every job's life."""
     job = make_job(workers=1)
-    pod = held_back(job, "worker", 0, waiting_message=words)
+    pod = make_waiting_pod(job, "worker", 0, waiting_message=words)
     barrier = make_barrier(job)
     for children in (
         Children((pod,)),
         Children((msgspec.structs.replace(pod, nudged_for=barrier.endpoints_digest),), (barrier,)),
     ):
-        assert why_not_running(plan(job, children, T0))[0] == "StartingContainers"
+        assert not_running_reason(plan(job, children, T0))[0] == "StartingContainers"
 
 
 def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
@@ -208,7 +208,7 @@ def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
     refusal = make_refusal(job, "pods", "mnist-worker-1")
     stuck = make_pod(job, "worker", 0, phase="Pending", unschedulable="0/4 nodes")
     desired = plan(job, Children((stuck,), refusals=(refusal,)), T0)
-    assert why_not_running(desired) == (
+    assert not_running_reason(desired) == (
         "QuotaExceeded",
         "the API server refused pods mnist-worker-1: exceeded quota: pods",
     )
@@ -217,36 +217,36 @@ def test_a_refusal_comes_before_what_else_keeps_the_job() -> None:
 def test_obsolete_refusal_is_ignored() -> None:
     job = make_job(workers=1)
     refusal = make_refusal(job, "pods", "mnist-worker-1")
-    desired = plan(job, Children(all_pods(job, phase="Pending"), refusals=(refusal,)), T0)
-    assert why_not_running(desired)[0] == "WaitingForAddresses"
+    desired = plan(job, Children(make_pods(job, phase="Pending"), refusals=(refusal,)), T0)
+    assert not_running_reason(desired)[0] == "WaitingForAddresses"
     assert desired.requeue_at is None
 
 
 PROGRESS = [
     (Children(), "CreatingPods", "2 of 2 pods are not created yet"),
     (
-        Children(all_pods(make_job(workers=2), phase="Pending")),
+        Children(make_pods(make_job(workers=2), phase="Pending")),
         "WaitingForAddresses",
         "2 of 2 pods have no address yet",
     ),
     (
-        running(make_job(workers=2), ready=False),
+        make_running_children(make_job(workers=2), ready=False),
         "StartingContainers",
         "2 of 2 pods are starting",
     ),
     (
-        Children((*all_pods(make_job(workers=2), phase="Pending", terminating=True),)),
+        Children((*make_pods(make_job(workers=2), phase="Pending", terminating=True),)),
         "PodsTerminating",
         "waiting for 2 pods of the previous attempt to terminate",
     ),
-    (running(make_job(workers=2)), "AllPodsRunning", "all pods run"),
+    (make_running_children(make_job(workers=2)), "AllPodsRunning", "all pods run"),
 ]
 
 
 @pytest.mark.parametrize(("children", "reason", "message"), PROGRESS)
 def test_progress_is_told_and_is_no_warning(children: Children, reason: str, message: str) -> None:
     desired = plan(make_job(workers=2), children, T0)
-    assert why_not_running(desired) == (reason, message)
+    assert not_running_reason(desired) == (reason, message)
     assert [each.warning for each in desired.events] == [False]
 
 
@@ -255,7 +255,7 @@ def test_news_are_told_once() -> None:
     first = plan(job, Children(), T0)
     assert reasons(first) == ["CreatingPods"]
     assert (
-        reasons(plan(with_status(job, first.status), Children(all_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS))
+        reasons(plan(with_status(job, first.status), Children(make_pods(job, phase="Pending")[:1]), T0 + 9 * SECONDS))
         == []
     )
 
@@ -263,4 +263,4 @@ def test_news_are_told_once() -> None:
 def test_another_reason_is_news() -> None:
     job = make_job(workers=2)
     job = with_status(job, plan(job, Children(), T0).status)
-    assert reasons(plan(job, Children(all_pods(job, phase="Pending")), T0)) == ["WaitingForAddresses"]
+    assert reasons(plan(job, Children(make_pods(job, phase="Pending")), T0)) == ["WaitingForAddresses"]

@@ -9,19 +9,19 @@ from paddle_operator.plan.paddlejob import plan
 from tests.support.jobs import (
     GO_FINALIZER,
     T0,
-    all_pods,
-    all_services,
     creates,
     deletes,
     make_go_barrier,
     make_job,
     make_pod,
+    make_pods,
+    make_services,
+    not_running_reason,
     patches,
-    replaced,
-    scaled,
-    why_not_running,
+    with_pods,
+    with_replicas,
     with_status,
-    without,
+    without_pods,
     writes_of,
 )
 
@@ -30,8 +30,8 @@ from tests.support.jobs import (
 
 def from_go(intranet: str = "PodIP", **told: object) -> tuple[Job, Children]:
     job = make_job(ps=1, workers=2, intranet=intranet, phase="Running", finalizers=(GO_FINALIZER,))
-    pods = all_pods(job, created_by_us=False, **told)
-    return job, Children(pods, (make_go_barrier(job),), all_services(job, created_by_us=False))
+    pods = make_pods(job, created_by_us=False, **told)
+    return job, Children(pods, (make_go_barrier(job),), make_services(job, created_by_us=False))
 
 
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
@@ -52,7 +52,7 @@ def test_pods_of_the_go_operator_that_wait_are_not_woken_by_us() -> None:
 def test_go_job_completes_though_its_servers_run() -> None:
     job, children = from_go()
     done = [make_pod(job, "worker", index, exit_code=0, created_by_us=False) for index in range(2)]
-    desired = plan(job, replaced(children, *done), T0)
+    desired = plan(job, with_pods(children, *done), T0)
     assert desired.status.phase == "Completed"
     assert sorted(deletes(desired, PODS)) == ["mnist-ps-0", "mnist-worker-0", "mnist-worker-1"]
 
@@ -73,7 +73,7 @@ def test_pods_of_the_go_operator_that_run_get_no_barrier_of_ours() -> None:
 
 def test_deleted_pod_of_a_go_job_restarts_it() -> None:
     job, children = from_go(intranet="Service")
-    desired = plan(job, without(children, "mnist-worker-1"), T0)
+    desired = plan(job, without_pods(children, "mnist-worker-1"), T0)
     assert desired.status.attempt == 1
     again = plan(with_status(job, desired.status), children, T0)
     assert deletes(again, CONFIG_MAPS) == ["mnist"]
@@ -87,6 +87,6 @@ def test_deleted_pod_of_a_go_job_restarts_it() -> None:
 def test_changed_replicas_of_a_go_job_restart_it() -> None:
     """Its ConfigMap does not say for how many it was written."""
     job, children = from_go()
-    fewer = plan(scaled(job, worker=1), children, T0)
-    assert why_not_running(fewer)[1].startswith("replicas changed to ps=1,worker=1; ")
-    assert plan(scaled(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1
+    fewer = plan(with_replicas(job, worker=1), children, T0)
+    assert not_running_reason(fewer)[1].startswith("replicas changed to ps=1,worker=1; ")
+    assert plan(with_replicas(job, worker=3), children, T0).status.attempt == fewer.status.attempt == 1

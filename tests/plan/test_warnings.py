@@ -10,13 +10,13 @@ from tests.support.jobs import (
     ETCD,
     SECONDS,
     T0,
-    changed,
     creates,
+    get_condition,
     make_job,
+    make_running_children,
     make_template,
     reasons,
-    running,
-    the_condition,
+    with_spec,
     with_status,
 )
 
@@ -27,7 +27,7 @@ def setting(*names: str, **told: Any) -> Job:
 
 
 def conditions(job: Job) -> list[str]:
-    return [each.type for each in plan(job, running(job), T0).status.conditions]
+    return [each.type for each in plan(job, make_running_children(job), T0).status.conditions]
 
 
 DECISIVE = [
@@ -41,8 +41,8 @@ DECISIVE = [
 @pytest.mark.parametrize("name", DECISIVE)
 def test_user_set_rendezvous_variable_is_warned_of(name: str) -> None:
     job = setting(name)
-    desired = plan(job, running(job), T0)
-    found = the_condition(desired.status, "RendezvousAtRisk")
+    desired = plan(job, make_running_children(job), T0)
+    found = get_condition(desired.status, "RendezvousAtRisk")
     assert (found.status, found.reason) == ("True", "UserVariables")
     assert found.message == (
         f"spec.worker.template sets {name}: ranks may not find each other; remove them, the operator sets them"
@@ -50,12 +50,12 @@ def test_user_set_rendezvous_variable_is_warned_of(name: str) -> None:
     assert [(each.reason, each.warning) for each in desired.events if each.reason == "UserVariables"] == [
         ("UserVariables", True)
     ]
-    assert reasons(plan(with_status(job, desired.status), running(job), T0 + 9 * SECONDS)) == []
+    assert reasons(plan(with_status(job, desired.status), make_running_children(job), T0 + 9 * SECONDS)) == []
 
 
 def test_every_role_that_sets_one_is_named() -> None:
     job = setting("PADDLE_PORT", "POD_IP", ps=1)
-    message = the_condition(plan(job, running(job), T0).status, "RendezvousAtRisk").message
+    message = get_condition(plan(job, make_running_children(job), T0).status, "RendezvousAtRisk").message
     assert message.startswith(
         "spec.ps.template sets PADDLE_PORT, POD_IP; spec.worker.template sets PADDLE_PORT, POD_IP: "
     )
@@ -68,16 +68,16 @@ def test_any_other_variable_is_the_users_business(name: str) -> None:
 
 def test_a_risk_that_is_gone_is_told_as_gone_and_is_no_news() -> None:
     job = setting("POD_IP")
-    first = plan(job, running(job), T0).status
+    first = plan(job, make_running_children(job), T0).status
     mended = with_status(make_job(workers=2), first)
-    desired = plan(mended, running(mended), T0 + 9 * SECONDS)
-    assert the_condition(desired.status, "RendezvousAtRisk").status == "False"
+    desired = plan(mended, make_running_children(mended), T0 + 9 * SECONDS)
+    assert get_condition(desired.status, "RendezvousAtRisk").status == "False"
     assert reasons(desired) == []
 
 
 def test_restart_policy_always_on_workers_is_warned_of() -> None:
     job = make_job(workers=2, template=make_template(restartPolicy="Always"))
-    found = the_condition(plan(job, running(job), T0).status, "CompletionAtRisk")
+    found = get_condition(plan(job, make_running_children(job), T0).status, "CompletionAtRisk")
     assert (found.status, found.reason) == ("True", "RestartsAlways")
     assert found.message == (
         "spec.worker.template.spec.restartPolicy is Always: its pods never succeed, and the job is never completed; "
@@ -90,11 +90,11 @@ def test_restart_policy_always_on_servers_is_fine() -> None:
     assert job.spec
     assert job.spec.ps
     servers = type(job.spec.ps)(1, make_template(restartPolicy="Always"))
-    assert conditions(changed(job, ps=servers)) == ["Accepted", "Running"]
+    assert conditions(with_spec(job, ps=servers)) == ["Accepted", "Running"]
 
 
 def test_elastic_workers_get_restart_policy_on_failure() -> None:
     job = make_job(workers=2, elastic=1, template=make_template(restartPolicy="Always"))
-    desired = plan(job, running(make_job(workers=2)), T0, ETCD)
+    desired = plan(job, make_running_children(make_job(workers=2)), T0, ETCD)
     assert [each.type for each in desired.status.conditions] == ["Accepted", "Running"]
     assert creates(desired) == []

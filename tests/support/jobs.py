@@ -1,4 +1,4 @@
-"""Jobs and their objects as a test describes them: right unless told otherwise, and every instant is a value."""
+"""Builders of jobs, pods and other children for tests of plan(): valid by default, with fixed timestamps."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,11 +34,11 @@ GO_FINALIZER = "finalizers.paddlepaddle.org"
 ETCD = PlanContext(etcd="10.0.0.9:2379")
 VOLCANO = PlanContext(scheduling="volcano")
 
-Written = dict[str, Any]
+JSONObject = dict[str, Any]
 
 
-def make_template(container: Written | None = None, *others: Written, **spec: object) -> Written:
-    """One container named `paddle`, and what is said of it; then the other containers, then fields of the pod."""
+def make_template(container: JSONObject | None = None, *others: JSONObject, **spec: object) -> JSONObject:
+    """A pod template: fields of the container `paddle`, other containers, fields of the pod spec."""
     return {"spec": {"containers": [{"name": "paddle", "image": IMAGE, **(container or {})}, *others], **spec}}
 
 
@@ -48,26 +48,26 @@ def make_job(
     ps: int = 0,
     workers: int = 0,
     heter: int = 0,
-    template: Written | None = None,
+    template: JSONObject | None = None,
     intranet: str = "PodIP",
     clean: str | None = None,
     requests: int | None = None,
     limits: int | None = None,
     with_gloo: int | None = None,
     elastic: int | None = None,
-    policies: Written | None = None,
+    policies: JSONObject | None = None,
     status: PaddleJobStatus | None = None,
     finalizers: tuple[str, ...] = (),
     deleted_at: datetime | None = None,
-    **told: Any,
+    **status_fields: Any,
 ) -> Job:
-    """Every role has the same template. `policies` are further fields of the spec, as users write them: backoffLimit, …
+    """A job whose roles have one template. `policies` are further fields of the spec in YAML spelling: backoffLimit, …
 
-    What is told beyond the spec is its status: phase, attempt, host_port, …
+    Further keyword arguments are fields of its status: phase, attempt, host_port, …
     """
     counts = {Role.PS: ps, Role.WORKER: workers, Role.HETER: heter}
     template = template or make_template()
-    roles: Written = {
+    roles: JSONObject = {
         str(role): RoleSpec(
             count,
             template,
@@ -94,35 +94,35 @@ def make_job(
         finalizers=finalizers,
         deletion_timestamp=deleted_at,
     )
-    return Job(meta, spec, status or PaddleJobStatus(**told))
+    return Job(meta, spec, status or PaddleJobStatus(**status_fields))
 
 
-def changed(job: Job, **fields: Any) -> Job:
-    """The job with another spec: a field of it at a time."""
+def with_spec(job: Job, **fields: Any) -> Job:
+    """The job with other values of fields of its spec."""
     assert job.spec
     return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, **fields))
 
 
-def scaled(job: Job, **roles: int) -> Job:
+def with_replicas(job: Job, **roles: int) -> Job:
     assert job.spec
     parts = {name: msgspec.structs.replace(getattr(job.spec, name), replicas=count) for name, count in roles.items()}
-    return changed(job, **parts)
+    return with_spec(job, **parts)
 
 
 def with_status(job: Job, status: PaddleJobStatus) -> Job:
     return msgspec.structs.replace(job, status=status)
 
 
-def address(role: str, index: int) -> str:
+def pod_address(role: str, index: int) -> str:
     return f"10.{list(Role).index(Role(role)) + 1}.{index // 250}.{index % 250 + 1}"
 
 
-def make_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
-    """A pod that runs, unless told otherwise: with an exit code, it has ended with that."""
-    exit_code = told.get("exit_code")
-    phase = told.setdefault("phase", "Running" if exit_code is None else "Failed" if exit_code else "Succeeded")
+def make_pod(job: Job, role: str, index: int, **overrides: Any) -> PodView:
+    """A running pod; with an exit code, a finished one. `overrides` are further fields."""
+    exit_code = overrides.get("exit_code")
+    phase = overrides.setdefault("phase", "Running" if exit_code is None else "Failed" if exit_code else "Succeeded")
     has_run = phase != "Pending"
-    fields: Written = {
+    fields: JSONObject = {
         "namespace": job.key.namespace,
         "name": pod_name(job.key, Role(role), index),
         "version": 1,
@@ -134,7 +134,7 @@ def make_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "terminating": False,
         "deadline_seconds": None,
         "created_by_us": True,
-        "address": address(role, index) if has_run else "",
+        "address": pod_address(role, index) if has_run else "",
         "node": f"node-{index}" if has_run else "",
         "node_address": f"192.168.0.{index % 250 + 1}" if has_run else "",
         "waiting": "",
@@ -148,61 +148,67 @@ def make_pod(job: Job, role: str, index: int, **told: Any) -> PodView:
         "finished_at": None,
         "disrupted": False,
         "terminates_by": None,
-    } | told
+    } | overrides
     fields.setdefault("uid", f"{fields['name']}-{fields['attempt']}")
     return PodView(**fields)
 
 
-def held_back(job: Job, role: str, index: int, **told: Any) -> PodView:
-    """A pod that has its address, and whose container waits for the barrier."""
+def make_waiting_pod(job: Job, role: str, index: int, **overrides: Any) -> PodView:
+    """A pod with an address whose container waits for the barrier."""
     message = f'configmap "{job.key.name}" not found'
-    waits = {"waiting": "CreateContainerConfigError", "waiting_message": message}
-    known = {"address": address(role, index), "node": f"node-{index}", "node_address": f"192.168.0.{index + 1}"}
-    return make_pod(job, role, index, phase="Pending", **waits | known | told)
+    waiting = {"waiting": "CreateContainerConfigError", "waiting_message": message}
+    fields = {"address": pod_address(role, index), "node": f"node-{index}", "node_address": f"192.168.0.{index + 1}"}
+    return make_pod(job, role, index, phase="Pending", **waiting | fields | overrides)
 
 
-def all_pods(job: Job, **told: Any) -> tuple[PodView, ...]:
+def make_pods(job: Job, **overrides: Any) -> tuple[PodView, ...]:
     assert job.spec
     return tuple(
-        make_pod(job, role, index, **told) for role, part in job.spec.roles.items() for index in range(part.replicas)
-    )
-
-
-def all_held_back(job: Job, **told: Any) -> tuple[PodView, ...]:
-    assert job.spec
-    return tuple(
-        held_back(job, role, index, **told) for role, part in job.spec.roles.items() for index in range(part.replicas)
-    )
-
-
-def make_service(job: Job, role: str, index: int, **told: Any) -> ChildView:
-    return _child(job, pod_name(job.key, Role(role), index), **told)
-
-
-def all_services(job: Job, **told: Any) -> tuple[ChildView, ...]:
-    assert job.spec
-    return tuple(
-        make_service(job, role, index, **told)
+        make_pod(job, role, index, **overrides)
         for role, part in job.spec.roles.items()
         for index in range(part.replicas)
     )
 
 
-def make_barrier(job: Job, pods: Iterable[PodView] = (), **told: Any) -> ChildView:
-    """The one that was written when these pods, or else the usual ones, had their addresses."""
+def make_waiting_pods(job: Job, **overrides: Any) -> tuple[PodView, ...]:
     assert job.spec
-    observed = ObservedJob(job, job.spec, Children(tuple(pods) or all_pods(job), services=all_services(job)))
+    return tuple(
+        make_waiting_pod(job, role, index, **overrides)
+        for role, part in job.spec.roles.items()
+        for index in range(part.replicas)
+    )
+
+
+def make_service(job: Job, role: str, index: int, **overrides: Any) -> ChildView:
+    return _child(job, pod_name(job.key, Role(role), index), **overrides)
+
+
+def make_services(job: Job, **overrides: Any) -> tuple[ChildView, ...]:
+    assert job.spec
+    return tuple(
+        make_service(job, role, index, **overrides)
+        for role, part in job.spec.roles.items()
+        for index in range(part.replicas)
+    )
+
+
+def make_barrier(job: Job, pods: Iterable[PodView] = (), **overrides: Any) -> ChildView:
+    """The barrier ConfigMap for the addresses of these pods, by default of `make_pods`."""
+    assert job.spec
+    observed = ObservedJob(job, job.spec, Children(tuple(pods) or make_pods(job), services=make_services(job)))
     known = endpoints_of(observed)
     assert known
-    return _child(job, job.key.name, **{"replicas": replicas_text(job.spec), "endpoints_digest": known.digest} | told)
+    return _child(
+        job, job.key.name, **{"replicas": replicas_text(job.spec), "endpoints_digest": known.digest} | overrides
+    )
 
 
 def make_go_barrier(job: Job) -> ChildView:
     return _child(job, job.key.name, created_by_us=False)
 
 
-def _child(job: Job, name: str, **told: Any) -> ChildView:
-    fields: Written = {
+def _child(job: Job, name: str, **overrides: Any) -> ChildView:
+    fields: JSONObject = {
         "namespace": job.key.namespace,
         "uid": f"child-{name}-{job.status.attempt}",
         "version": 1,
@@ -212,13 +218,13 @@ def _child(job: Job, name: str, **told: Any) -> ChildView:
         "endpoints_digest": "",
         "created_by_us": True,
         "terminating": False,
-    } | told
+    } | overrides
     return ChildView(name=name, **fields)
 
 
-def make_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
-    """A PodGroup of the job's name: the job's own, unless told otherwise."""
-    fields: Written = {
+def make_group(job: Job, phase: str = "Running", **overrides: Any) -> GroupView:
+    """A PodGroup of the job's name, by default owned by the job."""
+    fields: JSONObject = {
         "namespace": job.key.namespace,
         "name": job.key.name,
         "uid": "group-1",
@@ -231,39 +237,43 @@ def make_group(job: Job, phase: str = "Running", **told: Any) -> GroupView:
         "priority_class": "",
         "terminating": False,
         "created_at": T0 - 60 * SECONDS,
-    } | told
+    } | overrides
     return GroupView(phase=phase, **fields)
 
 
-def make_refusal(job: Job, kind: str, name: str, **told: Any) -> Refusal:
-    said: Written = {"reason": "QuotaExceeded", "message": "exceeded quota: pods", "retry_at": T0 + 4 * SECONDS} | told
-    return Refusal(kind, Key(job.key.namespace, name), **said)
+def make_refusal(job: Job, kind: str, name: str, **overrides: Any) -> Refusal:
+    fields: JSONObject = {
+        "reason": "QuotaExceeded",
+        "message": "exceeded quota: pods",
+        "retry_at": T0 + 4 * SECONDS,
+    } | overrides
+    return Refusal(kind, Key(job.key.namespace, name), **fields)
 
 
-def running(job: Job, **told: Any) -> Children:
-    """A job in full swing: every pod runs, the barrier is open."""
-    pods = all_pods(job, **told)
-    return Children(pods, (make_barrier(job, pods),), _its_services(job))
+def make_running_children(job: Job, **overrides: Any) -> Children:
+    """The children of a running job: all pods run and the barrier exists."""
+    pods = make_pods(job, **overrides)
+    return Children(pods, (make_barrier(job, pods),), _services_of_mode(job))
 
 
-def _its_services(job: Job) -> tuple[ChildView, ...]:
+def _services_of_mode(job: Job) -> tuple[ChildView, ...]:
     assert job.spec
-    return all_services(job) if job.spec.intranet is Intranet.SERVICE else ()
+    return make_services(job) if job.spec.intranet is Intranet.SERVICE else ()
 
 
-def replaced(children: Children, *pods: PodView) -> Children:
-    """With these instead of those that have their names."""
+def with_pods(children: Children, *pods: PodView) -> Children:
+    """The children with these pods in place of those with the same names."""
     names = {pod.name for pod in pods}
-    kept = tuple(pod for pod in children.pods if pod.name not in names)
-    return replace(children, pods=(*kept, *pods))
+    others = tuple(pod for pod in children.pods if pod.name not in names)
+    return replace(children, pods=(*others, *pods))
 
 
-def without(children: Children, *names: str) -> Children:
-    kept = tuple(pod for pod in children.pods if pod.name not in names)
-    return replace(children, pods=kept)
+def without_pods(children: Children, *names: str) -> Children:
+    others = tuple(pod for pod in children.pods if pod.name not in names)
+    return replace(children, pods=others)
 
 
-# What a plan says
+# Contents of a plan
 
 
 def writes_of(desired: JobPlan) -> list[Write]:
@@ -280,7 +290,7 @@ def deletes(desired: JobPlan, kind: Resource[Any] | None = None) -> list[str]:
     return [each.key.name for each in found if kind is None or each.kind is kind]
 
 
-def patches(desired: JobPlan) -> dict[str, Written]:
+def patches(desired: JobPlan) -> dict[str, JSONObject]:
     return {each.key.name: dict(each.change) for each in writes_of(desired) if isinstance(each, Patch)}
 
 
@@ -288,17 +298,17 @@ def deletes_all(desired: JobPlan) -> bool:
     return any(isinstance(each, DeleteAll) for each in writes_of(desired))
 
 
-def manifest(desired: JobPlan, kind: Resource[Any], name: str) -> Written:
+def manifest(desired: JobPlan, kind: Resource[Any], name: str) -> JSONObject:
     found = [each for each in writes_of(desired) if isinstance(each, Create)]
     return next(dict(each.manifest) for each in found if each.kind is kind and each.key.name == name)
 
 
-def the_condition(status: PaddleJobStatus, type_: str) -> Condition:
+def get_condition(status: PaddleJobStatus, type_: str) -> Condition:
     return next(each for each in status.conditions if each.type == type_)
 
 
-def why_not_running(desired: JobPlan) -> tuple[str, str]:
-    found = the_condition(desired.status, "Running")
+def not_running_reason(desired: JobPlan) -> tuple[str, str]:
+    found = get_condition(desired.status, "Running")
     return found.reason, found.message
 
 
@@ -307,16 +317,16 @@ def reasons(desired: JobPlan) -> list[str]:
 
 
 def environment(job: Job, role: str, index: int, *, context: PlanContext | None = None) -> dict[str, str]:
-    """What the container named `paddle` would see, as kubelet puts it together: the barrier, then the pod's own."""
+    """The environment of the container `paddle` as kubelet builds it: the barrier, then its own variables."""
     assert job.spec
-    there = Children(all_held_back(job), services=all_services(job))
-    first = plan(job, Children(services=there.services), T0, context)
-    pod = manifest(first, PODS, pod_name(job.key, Role(role), index))
+    children = Children(make_waiting_pods(job), services=make_services(job))
+    initial_plan = plan(job, Children(services=children.services), T0, context)
+    pod = manifest(initial_plan, PODS, pod_name(job.key, Role(role), index))
     container = next(each for each in pod["spec"]["containers"] if each["name"] == "paddle")
     env: dict[str, str] = {}
     if any(each.get("configMapRef") == {"name": job.key.name} for each in container.get("envFrom") or ()):
-        env |= manifest(plan(job, there, T0, context), CONFIG_MAPS, job.key.name)["data"]
-    env["POD_IP"] = address(role, index)
+        env |= manifest(plan(job, children, T0, context), CONFIG_MAPS, job.key.name)["data"]
+    env["POD_IP"] = pod_address(role, index)
     for each in container["env"]:
         if "value" in each:
             env[each["name"]] = each["value"].replace("$(POD_IP)", env["POD_IP"])

@@ -1,7 +1,7 @@
-"""A model of the cluster that plans are carried out on: what is created appears, what is deleted leaves and is gone.
+"""An in-memory cluster on which plans are applied: API server, garbage collector and, on request, kubelets.
 
-It plays the API server, the garbage collector and, when asked, the kubelets. It asserts what must hold of every write:
-nothing is created that exists, nothing is touched that is not the job's or is leaving already.
+It asserts the preconditions of every write: no object is created twice, and none is changed that is not the job's or is
+terminating already.
 """
 
 import itertools
@@ -22,9 +22,9 @@ from paddle_operator.plan.pod_group import POD_GROUPS, PodGroup, group_view
 from paddle_operator.plan.status import BARRIER_WAIT_REASON
 from tests.support.jobs import SECONDS, T0, with_status, writes_of
 
-QUIET = 3  # passes in a row that change nothing
-FAR = timedelta(hours=1)  # a time that far ahead is not waited for
-GRACE = timedelta(seconds=30)
+IDLE_RECONCILES = 3  # consecutive reconciles without a change
+MAX_WAIT = timedelta(hours=1)  # a later requeue_at is not waited for
+GRACE_PERIOD = timedelta(seconds=30)
 
 
 class Model:
@@ -36,15 +36,15 @@ class Model:
         self.config_maps: dict[str, ChildView] = {each.name: each for each in children.config_maps}
         self.services: dict[str, ChildView] = {each.name: each for each in children.services}
         self.refusals: dict[tuple[str, Key], Refusal] = {(each.kind, each.key): each for each in children.refusals}
-        self.taken: set[tuple[str, str]] = set()  # kinds and names that somebody else's objects have
-        self.started_with: dict[str, str] = {}  # the contract that a pod's container has read, by uid
+        self.foreign_names: set[tuple[str, str]] = set()  # kinds and names of objects of other owners
+        self.endpoints_digests: dict[str, str] = {}  # the endpoints with which a pod's container has started, by uid
         self.phases = [job.status.phase]
-        self.silent: set[str] = set()  # nodes whose kubelet does not answer: pods there do not go by themselves
-        self.events: list[EventIntent] = []  # all of it
-        self.passes = 0
+        self.unresponsive_nodes: set[str] = set()  # pods of these nodes stay terminating until they are force-deleted
+        self.events: list[EventIntent] = []
+        self.reconcile_count = 0
         self.deleted_at: datetime | None = None  # when the operator deleted the job
-        self._around = context or PlanContext()
-        self._written_at: datetime | None = None
+        self._context = context or PlanContext()
+        self._status_written_at: datetime | None = None
         self._numbers = itertools.count(1)
         self._changed = False
 
@@ -66,74 +66,76 @@ class Model:
         )
 
     @property
-    def told(self) -> list[str]:
+    def event_reasons(self) -> list[str]:
         return [each.reason for each in self.events]
 
     # The operator
 
-    def step(self) -> bool:
-        """One pass, and what follows of it by itself, and then time; says whether anything changed or will."""
+    def reconcile_and_advance(self) -> bool:
+        """Reconcile, collect garbage and advance to requeue_at; returns whether anything changed or will."""
         before = self.now
-        desired = self.look()
-        soon = desired.requeue_at if desired.requeue_at and desired.requeue_at < before + FAR else None
-        self.now = max(soon or before, before + SECONDS)
-        return self._changed or soon is not None
+        desired = self.reconcile()
+        next_at = desired.requeue_at if desired.requeue_at and desired.requeue_at < before + MAX_WAIT else None
+        self.now = max(next_at or before, before + SECONDS)
+        return self._changed or next_at is not None
 
-    def look(self) -> JobPlan:
-        """One pass, and what follows of it by itself; no time passes."""
+    def reconcile(self) -> JobPlan:
+        """Reconcile and collect garbage; no time passes."""
         self._changed = False
         desired = self.plan()
-        self.passes += 1
+        self.reconcile_count += 1
         self.events += desired.events
         if desired.status_order is not StatusOrder.DEFERRED:
             self._write_status(desired.status)
-        for write in self._allowed(desired):
-            self._carry_out(write)
+        for write in self._allowed_writes(desired):
+            self._apply(write)
         self._collect_garbage()
         return desired
 
-    def rest(self) -> JobPlan:
-        """Pass after pass, as events follow each other, until one changes nothing; its plan says when to wake."""
+    def reconcile_until_idle(self) -> JobPlan:
+        """Reconcile until nothing changes; returns the last plan with its requeue_at. No time passes."""
         for _ in range(40):
-            desired = self.look()
+            desired = self.reconcile()
             if not self._changed:
                 return desired
-        raise AssertionError(f"without time passing there is always something to do: {desired}")
+        raise AssertionError(f"reconcile does not converge: {desired}")
 
-    def wait_until(self, then: datetime) -> None:
-        """Time passes and nothing else happens: nobody looks but at the times for which a plan asked to be woken."""
-        desired = self.rest()
-        while desired.requeue_at and desired.requeue_at <= then:
-            assert desired.requeue_at > self.now, "who is to be woken at once, or before, has not done what was due"
+    def advance_to(self, instant: datetime) -> None:
+        """Advance to an instant; reconcile only when a plan asked to be requeued."""
+        desired = self.reconcile_until_idle()
+        while desired.requeue_at and desired.requeue_at <= instant:
+            assert desired.requeue_at > self.now, "requeue_at must be in the future"
             self.now = desired.requeue_at
-            desired = self.rest()
-        self.now = then
+            desired = self.reconcile_until_idle()
+        self.now = instant
 
-    def wait(self, seconds: float) -> None:
-        self.wait_until(self.now + seconds * SECONDS)
+    def advance(self, seconds: float) -> None:
+        self.advance_to(self.now + seconds * SECONDS)
 
-    def settle(self, most: int = 60) -> int:
-        """Pass after pass until nothing changes any more; the answer is how many it took."""
-        quiet = 0
-        for number in range(most):
-            quiet = 0 if self.step() else quiet + 1
-            if quiet == QUIET:
+    def run_until_idle(self, max_reconciles: int = 60) -> int:
+        """Reconcile and advance until nothing changes; returns the number of reconciles."""
+        idle = 0
+        for number in range(max_reconciles):
+            idle = 0 if self.reconcile_and_advance() else idle + 1
+            if idle == IDLE_RECONCILES:
                 return number
-        raise AssertionError(f"after {most} passes there is still something to do: {self.plan()}")
+        raise AssertionError(f"after {max_reconciles} reconciles the model is not idle: {self.plan()}")
 
     def plan(self) -> JobPlan:
-        return plan(self.job, self.children(), self.now, replace(self._around, status_written_at=self._written_at))
+        return plan(
+            self.job, self.children(), self.now, replace(self._context, status_written_at=self._status_written_at)
+        )
 
-    def _allowed(self, desired: JobPlan) -> list[Write]:
-        """Nothing, where somebody else has a name that the plan claims."""
+    def _allowed_writes(self, desired: JobPlan) -> list[Write]:
+        """The writes of the plan; none if another owner has one of its required names."""
         for kind, key in desired.required_names:
             self.refusals.pop((kind.plural, key), None)
-            if (kind.plural, key.name) in self.taken:
-                self._refuse(kind.plural, key)
+            if (kind.plural, key.name) in self.foreign_names:
+                self._reject(kind.plural, key)
                 return []
         return writes_of(desired)
 
-    def _refuse(self, kind: str, key: Key) -> None:
+    def _reject(self, kind: str, key: Key) -> None:
         self._changed = True
         self.refusals[kind, key] = Refusal(kind, key, "NameConflict", "taken", self.now + 2 * SECONDS)
 
@@ -141,18 +143,18 @@ class Model:
         if desired == self.job.status:
             return
         stored = read_status(msgspec.json.encode(desired))
-        assert stored == desired, "what is written must be read as it was"
+        assert stored == desired, "the status must survive encoding and decoding"
         version = str(self.job.version + 1)
         self.job = with_status(self.job, stored)
         self.job = msgspec.structs.replace(
             self.job, metadata=msgspec.structs.replace(self.job.metadata, resource_version=version)
         )
-        self._written_at = self.now
+        self._status_written_at = self.now
         self._changed = True
         if stored.phase != self.phases[-1]:
             self.phases.append(stored.phase)
 
-    def _carry_out(self, write: Write) -> None:
+    def _apply(self, write: Write) -> None:
         self._changed = True
         match write:
             case Create():
@@ -165,27 +167,27 @@ class Model:
                 self._delete_all(write)
 
     def _create(self, write: Create) -> None:
-        place, name = (write.kind.plural, write.key), write.key.name
+        target, name = (write.kind.plural, write.key), write.key.name
         assert write.key.namespace == self.job.key.namespace
-        held = self.refusals.get(place)
-        assert held is None or held.retry_at <= self.now, f"{name} was refused and is sent again too early"
-        if (write.kind.plural, name) in self.taken:
-            self._refuse(*place)
+        refusal = self.refusals.get(target)
+        assert refusal is None or refusal.retry_at <= self.now, f"{name} was refused and is retried too early"
+        if (write.kind.plural, name) in self.foreign_names:
+            self._reject(*target)
             return
-        self.refusals.pop(place, None)
-        metadata = {**write.manifest["metadata"], "uid": f"made-{next(self._numbers)}", "resourceVersion": "1"}
+        self.refusals.pop(target, None)
+        metadata = {**write.manifest["metadata"], "uid": f"created-{next(self._numbers)}", "resourceVersion": "1"}
         if write.kind is POD_GROUPS:
             assert self.group is None, "the PodGroup exists"
             self.group = group_view(msgspec.convert({**write.manifest, "metadata": metadata}, PodGroup))
             return
         kind: dict[str, Any] = {PODS.plural: self.pods, CONFIG_MAPS.plural: self.config_maps}
-        there = kind.get(write.kind.plural, self.services)
-        assert name not in there, f"{write.kind} {name} exists"
+        objects = kind.get(write.kind.plural, self.services)
+        assert name not in objects, f"{write.kind} {name} exists"
         stored = {**write.manifest, "metadata": metadata}
         if write.kind is PODS:
             self.pods[name] = pod_view(msgspec.convert({**stored, "status": {"phase": "Pending"}}, Pod))
         else:
-            there[name] = child_view(msgspec.convert(stored, Object))
+            objects[name] = child_view(msgspec.convert(stored, Object))
 
     def _patch(self, write: Patch) -> None:
         if write.kind is PADDLE_JOBS:
@@ -202,7 +204,7 @@ class Model:
         annotations = write.change.get("metadata", {}).get("annotations", {})
         if ENDPOINTS_ANNOTATION in annotations:
             assert pod.waiting == BARRIER_WAIT_REASON
-            assert pod.nudged_for != annotations[ENDPOINTS_ANNOTATION], "a pod is woken once for a contract"
+            assert pod.nudged_for != annotations[ENDPOINTS_ANNOTATION], "a pod is nudged once per endpoints"
             pod = msgspec.structs.replace(pod, nudged_for=annotations[ENDPOINTS_ANNOTATION])
         if "spec" in write.change:
             assert self.job.finished
@@ -212,13 +214,13 @@ class Model:
     def _patch_group(self, write: Patch) -> None:
         group = self.group
         assert group
-        assert (group.uid, group.owner_uid) == (write.uid, self.job.uid), "a group of the user's is not touched"
+        assert (group.uid, group.owner_uid) == (write.uid, self.job.uid), "a PodGroup of the user must not be changed"
         spec = write.change["spec"]
-        least = {**group.min_resources, **spec.get("minResources", {})}
+        min_resources = {**group.min_resources, **spec.get("minResources", {})}
         self.group = msgspec.structs.replace(
             group,
             min_member=spec.get("minMember", group.min_member),
-            min_resources={name: value for name, value in least.items() if value is not None},
+            min_resources={name: value for name, value in min_resources.items() if value is not None},
             queue=spec.get("queue", group.queue),
             priority_class=spec.get("priorityClassName", group.priority_class),
         )
@@ -233,19 +235,19 @@ class Model:
             SERVICES.plural: self.services,
             POD_GROUPS.plural: {self.group.name: self.group} if self.group else {},
         }
-        there = kinds[write.kind.plural]
-        found = there[write.key.name]
+        objects = kinds[write.kind.plural]
+        found = objects[write.key.name]
         assert found.uid == write.uid
         assert found.owner_uid == self.job.uid
         if write.force:
-            assert found.terminating, f"{found.name} was never asked to go"
-            del there[found.name]
+            assert found.terminating, f"{found.name} was not deleted before"
+            del objects[found.name]
             return
-        assert not found.terminating, f"{found.name} is leaving already"
+        assert not found.terminating, f"{found.name} is terminating already"
         if write.kind is POD_GROUPS:
             self.group = None
         else:
-            there[found.name] = self._leaving(found)
+            objects[found.name] = self._terminating(found)
 
     def _delete_job(self, write: Delete) -> None:
         assert write.uid == self.job.uid
@@ -254,60 +256,60 @@ class Model:
         meta = msgspec.structs.replace(self.job.metadata, deletion_timestamp=self.now)
         self.job = msgspec.structs.replace(self.job, metadata=meta)
 
-    def _leaving(self, child: Any) -> Any:
-        leaves = {"terminates_by": self.now + GRACE} if isinstance(child, PodView) else {}
+    def _terminating(self, child: Any) -> Any:
+        leaves = {"terminates_by": self.now + GRACE_PERIOD} if isinstance(child, PodView) else {}
         return msgspec.structs.replace(child, terminating=True, **leaves)
 
     def _delete_all(self, write: DeleteAll) -> None:
         kinds: dict[str, dict[str, Any]] = {PODS.plural: self.pods, SERVICES.plural: self.services}
         assert write.namespace == self.job.key.namespace
         assert write.labels == f"{JOB_UID_LABEL}={self.job.uid}"
-        there = kinds[write.kind.plural]
-        for child in there.values():
-            assert child.created_by_us or child.terminating, "what has not our label would stay"
-            there[child.name] = child if child.terminating else self._leaving(child)
+        objects = kinds[write.kind.plural]
+        for child in objects.values():
+            assert child.created_by_us or child.terminating, "an object without our label would remain"
+            objects[child.name] = child if child.terminating else self._terminating(child)
 
     def _collect_garbage(self) -> None:
-        for there in (self.pods, self.config_maps, self.services):
-            assert isinstance(there, dict)
-            stays = {name for name, each in self.pods.items() if each.node and each.node in self.silent}
-            going = {name for name, each in there.items() if each.terminating}
-            for name in going - stays if there is self.pods else going:
-                del there[name]
+        for objects in (self.pods, self.config_maps, self.services):
+            assert isinstance(objects, dict)
+            stuck = {name for name, each in self.pods.items() if each.node and each.node in self.unresponsive_nodes}
+            terminating = {name for name, each in objects.items() if each.terminating}
+            for name in terminating - stuck if objects is self.pods else terminating:
+                del objects[name]
                 self._changed = True
 
     # The user
 
-    def asks(self, **fields: Any) -> None:
-        """The spec changes, and with it the job's generation."""
+    def update_spec(self, **fields: Any) -> None:
+        """Change the spec and the generation."""
         assert self.job.spec
         meta = msgspec.structs.replace(self.job.metadata, generation=self.job.metadata.generation + 1)
         spec = msgspec.structs.replace(self.job.spec, **fields)
         self.job = msgspec.structs.replace(self.job, metadata=meta, spec=spec)
 
-    def deletes_pod(self, name: str) -> None:
-        self.pods[name] = self._leaving(self.pods[name])
+    def delete_pod(self, name: str) -> None:
+        self.pods[name] = self._terminating(self.pods[name])
 
     # Volcano
 
-    def admits(self, phase: str = "Inqueue") -> None:
+    def admit_group(self, phase: str = "Inqueue") -> None:
         assert self.group
         self.group = msgspec.structs.replace(self.group, phase=phase)
 
     # The kubelets
 
-    def all_run(self) -> None:
-        """Everybody does his work until all pods run; no time passes."""
-        self.rest()
+    def run_all_pods(self) -> None:
+        """Reconcile and run the kubelets until all pods run; no time passes."""
+        self.reconcile_until_idle()
         for name in list(self.pods):
-            self.gives_address(name)
-        self.rest()
+            self.assign_address(name)
+        self.reconcile_until_idle()
         for name in list(self.pods):
-            self.starts(name)
-        self.rest()
+            self.start_container(name)
+        self.reconcile_until_idle()
 
-    def gives_address(self, name: str) -> None:
-        """Its container then waits for the barrier; an elastic one runs."""
+    def assign_address(self, name: str) -> None:
+        """Bind the pod and give it an address; its container then waits for the barrier, unless elastic."""
         pod = self.pods[name]
         assert self.job.spec
         if pod.phase != "Pending" or pod.address:
@@ -322,8 +324,8 @@ class Model:
             waiting_message=f'configmap "{self.job.key.name}" not found',
         )
 
-    def starts(self, name: str) -> None:
-        """If it has what its container needs."""
+    def start_container(self, name: str) -> None:
+        """Start the container if the barrier exists or is not needed."""
         pod = self.pods[name]
         assert self.job.spec
         if pod.phase != "Pending" or not pod.address:
@@ -331,24 +333,29 @@ class Model:
         if not self.job.spec.is_elastic:
             if self.barrier is None:
                 return
-            self.started_with[pod.uid] = self.barrier.endpoints_digest
+            self.endpoints_digests[pod.uid] = self.barrier.endpoints_digest
         self.pods[name] = msgspec.structs.replace(pod, phase="Running", ready=True, started=True, waiting="")
 
-    def exits(self, name: str, code: int, **told: Any) -> None:
+    def exit_pod(self, name: str, code: int, **overrides: Any) -> None:
         pod = self.pods[name]
         if pod.phase != "Running" or pod.terminating:
             return
-        ended = {"phase": "Failed" if code else "Succeeded", "ready": False, "exit_code": code, "finished_at": self.now}
-        self.pods[name] = msgspec.structs.replace(pod, **ended | told)
+        exited = {
+            "phase": "Failed" if code else "Succeeded",
+            "ready": False,
+            "exit_code": code,
+            "finished_at": self.now,
+        }
+        self.pods[name] = msgspec.structs.replace(pod, **exited | overrides)
 
-    def starts_again(self, name: str, times: int = 1) -> None:
-        """Kubelet itself, where restartPolicy lets it."""
+    def restart_container(self, name: str, times: int = 1) -> None:
+        """Restart the container as kubelet does under its restartPolicy."""
         pod = self.pods[name]
         if pod.phase == "Running":
             self.pods[name] = msgspec.structs.replace(pod, restarts=pod.restarts + times)
 
-    def moves(self, name: str) -> None:
-        """Its sandbox is made anew, and has another address."""
+    def change_address(self, name: str) -> None:
+        """Recreate the sandbox, which gets another address."""
         pod = self.pods[name]
         if pod.phase == "Running":
             number = next(self._numbers)
@@ -356,7 +363,7 @@ class Model:
 
 
 def start_scenario(job: Job, context: PlanContext | None = None) -> Model:
-    """Of a job that was just made, and whose pods all run."""
+    """A model of a new job whose pods all run."""
     model = Model(job, Children(), T0, context)
-    model.all_run()
+    model.run_all_pods()
     return model
