@@ -75,7 +75,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         callspec = getattr(item, "callspec", None)
         if isinstance(item, pytest.Function) and callspec and callspec.params.get("plane") == "real":
-            item.fixturenames.append("recovery")  # as tests/conftest.py does where a test names the control plane
+            # As tests/conftest.py does where a test names the control plane. In a new list: the items of one function
+            # share theirs, and with it the embedded one starts a control plane (measured: 12 s).
+            item.fixturenames = [*item.fixturenames, "recovery"]
 
 
 @pytest.fixture

@@ -60,9 +60,9 @@ class Event(Object, frozen=True):
         return int((self.series or {}).get("count", 1))
 
 
-# A story runs on a real control plane unless it or its module is marked. Stories that need no audit log, kubectl, quota,
-# admission plugin, RBAC, scheduler or node controller run on the embedded API server. Each file keeps at least one
-# story on the real one.
+# A story runs on a real control plane unless it or its module is marked. Stories that need no audit log, kubectl,
+# quota, admission plugin, RBAC, scheduler or node controller run on the embedded API server. Each file keeps at least
+# one story on the real one.
 on_real_plane = pytest.mark.planes("real")
 on_embedded_plane = pytest.mark.planes("embedded")
 on_both_planes = pytest.mark.planes("embedded", "real")
