@@ -165,7 +165,7 @@ def error_of_status(about: str, status: Status, retry_after: float | None = None
 
 
 def one_line(text: str) -> str:
-    """Text from elsewhere without line breaks."""
+    """The text without line breaks."""
     return " ".join(text.split())
 
 

@@ -136,7 +136,7 @@ class HTTPConnection(asyncio.Protocol):
                 self._waiter.set_exception(self._error)
 
     def _check_read_timeout(self, read_timeout: float) -> None:
-        """Fail the waiter if nothing was received for so long; otherwise check again when that may be so."""
+        """Fail the waiter if nothing was received for so long; otherwise check again at the new deadline."""
         if not self._waiter or self._waiter.done():
             return
         left = self._received_at + read_timeout - self._loop.time()
@@ -165,7 +165,7 @@ class HTTPResponse:
         return parser.take()
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, as much at once as is there. Raises ConnectionLost or TimeoutError."""
+        """The body as it arrives, all buffered bytes at once. Raises ConnectionLost or TimeoutError."""
         parser, self._connection.max_buffered_bytes = self._parser, MAX_BUFFERED_BYTES
         while True:
             await self._connection.wait_for(lambda: parser.complete or parser.buffered > 0, self._read_timeout)

@@ -1,7 +1,7 @@
 """The lifecycle of a controller process: sync caches, acquire the lease, run controllers; stop in reverse order.
 
-Every part is a task of one group. A part that ends by itself ends the process with its reason: kubelet restarts the
-container, while a process without one of its parts would hang unnoticed.
+Every part is a task of one group. A part that ends before `stop` ends the process with its reason: kubelet restarts
+the container, while a process without one of its parts would hang unnoticed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Settings of the whole process. A program makes them explicitly; no module of this package makes them at import."""
+"""Settings of the whole process. A program applies them explicitly; no module of this package does at import."""
 
 import gc
 import sys

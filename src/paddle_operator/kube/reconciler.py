@@ -1,4 +1,4 @@
-"""What controllers of different kinds share: caches, owner indexes, work queue, debounce, status before writes.
+"""The shared part of controllers of different kinds: caches, owner indexes, work queue, debounce, status before writes.
 
 A kind subclasses Reconciler, passes its informers and implements `plan`. `build_manager` runs reconcilers.
 """
@@ -94,8 +94,9 @@ W = TypeVar("W", bound=Child)
 
 @dataclass(frozen=True)
 class Debounce:
-    """How long children's events collect before a reconcile. One costs 3 to 8 µs a pod, and pods change one by one:
-    the larger an owner is, and the more others have changes, the longer it waits and the more events it handles.
+    """How long events of children are collected before a reconcile, which costs 3 to 8 µs a pod.
+
+    Pods change one by one: an owner waits longer the more children it has, and the more other owners have changes.
     """
 
     per_child_seconds: float = 0.0001
@@ -209,7 +210,7 @@ class Reconciler(ABC, Generic[V, St]):
             except Invalid as error:
                 if owner.spec is not None:
                     raise
-                # An invalid spec that CEL cannot even read makes every status invalid: the event has to suffice.
+                # An invalid spec that CEL cannot evaluate makes every status invalid: the event has to suffice.
                 log.warning("API server rejected the status of an invalid object", extra={"error": str(error)})
                 return None
             self.observe(owner, plan)

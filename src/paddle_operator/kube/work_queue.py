@@ -1,7 +1,7 @@
 """client-go's work queue: a key waits once, is processed by one worker at a time, and is not lost.
 
-Keys of high priority go first, since a person waits for them. One key in eight is of low priority nonetheless, so that
-a busy cluster does not starve those.
+Keys of high priority go first, since a user waits for them. One key in eight is still of low priority, so that a busy
+cluster does not starve those.
 """
 
 import asyncio
@@ -37,8 +37,9 @@ class Queue(Generic[K]):
     """`take` a key, process it, then call `done`. A key that is added meanwhile is processed exactly once more."""
 
     def __init__(self, name: str, clock: Clock | None = None, *, max_low_priority: int | None = None) -> None:
-        """At most `max_low_priority` keys of low priority are processed at once: workers that wait for the API server
-        would otherwise not be free for keys of high priority.
+        """At most `max_low_priority` keys of low priority are processed at once.
+
+        Otherwise all workers could wait for the API server with such keys, and none be free for high priority.
         """
         self._clock = clock or SystemClock()
         self._max_low_priority = max_low_priority
