@@ -23,7 +23,7 @@ from paddle_operator.local.kubelet.pod_status import (
     CRASH_LOOP,
     POD_INITIALIZING,
     SIGKILL_EXIT_CODE,
-    ContainerState,
+    AnyContainerState,
     ContainerView,
 )
 from testbed.hollow_script import NEVER, ContainerBehaviour, Script, SimulatedRun
@@ -60,7 +60,7 @@ class SimulatedContainer:
             self._set_container_id()
 
     @property
-    def state(self) -> ContainerState:
+    def state(self) -> AnyContainerState:
         return self.view.state
 
     @property

@@ -74,8 +74,8 @@ def _deadline_row(observed: ObservedJob, spec: PaddleJobSpec, now: datetime) -> 
     if limit is None or job.finished:
         return ""
     if job.status.phase == Phase.SUSPENDED:
-        left = max(0, limit - job.status.active_seconds)
-        return f"{left} of {limit} s left; the deadline is paused while the job is suspended"
+        remaining_seconds = max(0, limit - job.status.active_seconds)
+        return f"{remaining_seconds} of {limit} s left; the deadline is paused while the job is suspended"
     at = running_deadline(job, now)
     return (
         f"ends at {format_time_with_distance(at, now)}: spec.activeDeadlineSeconds is {limit}" if at else f"{limit} s"

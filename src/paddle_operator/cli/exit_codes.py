@@ -10,8 +10,8 @@ COMPLETED = 0
 FAILED = 1  # the job ran and failed
 REFUSED = 2  # nothing was run: the command line, the YAML or the cluster does not allow it
 NOT_YET = 3  # the job continues; the command stopped waiting
-INTERRUPTED = 130  # Ctrl-C, as shells have it
-BROKEN_PIPE = 141  # the reader closed our output, as `| head` does; shells have it so
+INTERRUPTED = 130  # Ctrl-C; shells use the same code
+BROKEN_PIPE = 141  # the reader closed the pipe, as `| head` does; shells use the same code
 
 CODE_BY_PHASE = {Phase.COMPLETED: COMPLETED, Phase.FAILED: FAILED}
 

@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def is_broken_pipe(error: BaseException) -> bool:
-    """Our output was closed; a task of a group may have raised it."""
+    """Whether standard output was closed; a task of a group may have raised it."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_broken_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)

@@ -1,6 +1,6 @@
-"""Parses training progress from log lines: the JSON of our examples, or the usual `step 7/80 loss=2.5`.
+"""Parses training progress from log lines: the JSON of the demo images, or the usual `step 7/80 loss=2.5`.
 
-images/README.md describes our own format.
+images/README.md describes the JSON format.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""paddlejob wait: waits until a job has finished; the exit code says how."""
+"""paddlejob wait: waits until a job has finished; the exit code is the outcome."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -154,6 +154,6 @@ class JobWatcher:
                 async for line in lines:
                     self._observer.on_log_line(pod, label, line.decode(errors="replace"))
         except (NotFound, Invalid):
-            return  # the pod was deleted before the log was read, or never started: the job's status says why
+            return  # the pod was deleted before the log was read, or never started: the job's status has the reason
         except KubeError as error:
             self._observer.on_log_line(pod, label, f"(cannot read the log: {error})")

@@ -58,8 +58,8 @@ def read_documents(text: str, source: str) -> list[Document]:
 
 def _check_is_object(document: object, location: str) -> None:
     if not isinstance(document, dict):
-        what = "a list" if isinstance(document, list) else repr(document)
-        raise UsageError(f"{location} is {what}, but must be an object with apiVersion and kind")
+        description = "a list" if isinstance(document, list) else repr(document)
+        raise UsageError(f"{location} is {description}, but must be an object with apiVersion and kind")
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str):
             raise UsageError(f"{location}: {field} is not set, but is needed: add it")
@@ -97,24 +97,24 @@ def apply_settings(job: Document, settings: Iterable[str]) -> Document:
     return changed
 
 
-def _set_field(inner: Any, parts: list[str], value: object, setting: str) -> None:
-    *above, last = parts
-    for part in above:
-        inner = inner.setdefault(part, {}) if isinstance(inner, dict) else _item(inner, part, setting)
-    if isinstance(inner, dict):
-        inner[last] = value
-    elif isinstance(inner, list):
-        _item(inner, last, setting)
-        inner[int(last)] = value
+def _set_field(node: Any, parts: list[str], value: object, setting: str) -> None:
+    *parents, last = parts
+    for part in parents:
+        node = node.setdefault(part, {}) if isinstance(node, dict) else _item(node, part, setting)
+    if isinstance(node, dict):
+        node[last] = value
+    elif isinstance(node, list):
+        _item(node, last, setting)
+        node[int(last)] = value
     else:
-        raise UsageError(f"--set {setting}: {'.'.join(above)} is {inner!r} and has no fields")
+        raise UsageError(f"--set {setting}: {'.'.join(parents)} is {node!r} and has no fields")
 
 
-def _item(inner: Any, part: str, setting: str) -> Any:
-    if isinstance(inner, list) and part.isdigit() and int(part) < len(inner):
-        return inner[int(part)]
-    what = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
-    raise UsageError(f"--set {setting}: {part} does not exist in {what}")
+def _item(node: Any, part: str, setting: str) -> Any:
+    if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+        return node[int(part)]
+    description = f"a list of {len(node)}" if isinstance(node, list) else repr(node)
+    raise UsageError(f"--set {setting}: {part} does not exist in {description}")
 
 
 def templates_of(job: Document) -> Iterable[tuple[Role, int, dict[str, Any]]]:

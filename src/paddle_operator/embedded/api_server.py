@@ -1,6 +1,6 @@
 """The embedded API server alone, on the stored objects: what a command needs to read and delete them.
 
-It is apart from cluster.py because commands that find no running cluster start it, and need neither node nor operator.
+It is not part of cluster.py because commands that find no running cluster start it, and need neither node nor operator.
 """
 
 import os
@@ -28,7 +28,7 @@ Definitions = Sequence[KindDefinition[Any, Any]]
 async def api_server(
     state: State, logs: LogFiles | None = None, kinds: Definitions = KINDS
 ) -> AsyncIterator[RunningCluster]:
-    """Serve the stored objects. Raises AlreadyRuns."""
+    """Serve the stored objects. Raises AlreadyRunning."""
     logs = logs or LogFiles(state.directory)
     last = state.last_cluster()
     token = last.token if last else secrets.token_urlsafe(32)

@@ -35,7 +35,7 @@ LOCAL_HOST_PORTS = range(20_000, 32_760)  # below the kernel's ephemeral ports, 
 
 @asynccontextmanager
 async def cluster(state: State, kinds: Sequence[ControlledKind] = CONTROLLED_KINDS) -> AsyncIterator[RunningCluster]:
-    """Run the cluster and announce it; on exit its pods get their grace period. Raises AlreadyRuns."""
+    """Run the cluster and announce it; on exit its pods get their grace period. Raises AlreadyRunning."""
     logs = LogFiles(state.directory)  # shared: the node wakes the API server's readers of a log
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(api_server(state, logs, [each.definition for each in kinds]))

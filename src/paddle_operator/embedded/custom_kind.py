@@ -1,4 +1,4 @@
-"""A kind of ours as the local API server serves it: the CRD's schema, and the rules of its definition.
+"""One of api/kinds.py as the local API server serves it: the CRD's schema, and the rules of its definition.
 
 A real API server evaluates the rules' CEL. Here the same rules run in Python, with the same messages.
 """

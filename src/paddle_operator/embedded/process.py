@@ -21,7 +21,7 @@ from paddle_operator.manager import loop_factory
 
 log = logging.getLogger(__name__)
 
-CLUSTER_START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy host; a process that dies is noticed at once
+CLUSTER_START_TIMEOUT_SECONDS = 60.0  # it takes 1 s, longer on a busy host; a process that exits is noticed at once
 START_POLL_SECONDS = 0.05
 LOG_TAIL_LINES = 10
 

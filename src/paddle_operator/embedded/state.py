@@ -105,7 +105,7 @@ class State:
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """Hold the lock. Raises AlreadyRuns, or OSError if the directory cannot be created."""
+        """Hold the lock. Raises AlreadyRunning, or OSError if the directory cannot be created."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock.open("ab") as lock:
             if not _acquire(lock.fileno()):

@@ -69,7 +69,7 @@ class Target:
             yield server_config(await self._embedded_cluster(stack))
 
     async def _embedded_cluster(self, stack: AsyncExitStack) -> RunningCluster:
-        """The running cluster, or its API server alone. Raises AlreadyRuns if another command keeps the lock."""
+        """The running cluster, or its API server alone. Raises AlreadyRunning if another command holds the lock."""
         from paddle_operator.embedded.api_server import api_server  # not needed if a cluster runs
 
         for attempt in range(1, MAX_CONNECT_ATTEMPTS + 1):

@@ -65,10 +65,10 @@ def _status_cause(cause: Cause) -> dict[str, str]:
     return {name: text for name, text in parts.items() if text}
 
 
-def status_details(kind: Kind, name: str, **more: object) -> dict[str, object]:
+def status_details(kind: Kind, name: str, **extra: object) -> dict[str, object]:
     """The details of a Status that identify the object."""
     parts = {"name": name, "group": kind.group, "kind": kind.plural}
-    return {key: value for key, value in (parts | more).items() if value}
+    return {key: value for key, value in (parts | extra).items() if value}
 
 
 class MalformedObject(StatusError):

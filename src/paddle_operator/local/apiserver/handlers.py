@@ -1,6 +1,6 @@
 """Which code handles a request? Dispatch by resource, subresource and method, without HTTP.
 
-The list of resources is closed. The error for anything else says what is not supported and what to do instead.
+The list of resources is closed. The error for anything else names what is not supported and what to do instead.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What does a request ask for? Its path, parameters and options, parsed as kube-apiserver parses them."""
+"""What does a request contain? Its path, parameters and options, parsed as kube-apiserver parses them."""
 
 import re
 from collections.abc import Mapping
@@ -35,17 +35,17 @@ def parse_request_path(path: str) -> RequestInfo | None:
     """None for other paths. `path` is already unquoted."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
-        group, version, rest = "", parts[1], parts[2:]
+        group, version, segments = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
-        group, version, rest = parts[1], parts[2], parts[3:]
+        group, version, segments = parts[1], parts[2], parts[3:]
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in _NAMESPACE_SUBRESOURCES:
-        namespace, rest = rest[1], rest[2:]
-    if len(rest) > 3 or "" in rest:
+    if segments[0] == "namespaces" and len(segments) >= 3 and segments[2] not in _NAMESPACE_SUBRESOURCES:
+        namespace, segments = segments[1], segments[2:]
+    if len(segments) > 3 or "" in segments:
         return None
-    plural, name, subresource = (*rest, "", "")[:3]
+    plural, name, subresource = (*segments, "", "")[:3]
     return RequestInfo(group, version, plural, namespace, name, subresource)
 
 

@@ -31,7 +31,7 @@ _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
 
 
 class DockerfileError(Exception):
-    """A line is invalid: str() says why; `line` counts from 1."""
+    """A line is invalid: str() is the reason; `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)

@@ -56,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True)
 class ImageConfig:
-    base: str  # the image at the bottom, which is not one of ours
+    base: str  # the outermost base image, which has no Dockerfile here
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = "/"
     entrypoint: tuple[str, ...] = ()
@@ -68,11 +68,11 @@ class ImageConfig:
 
 
 ResolveBase = Callable[[str], ImageConfig | None]
-"""The config of the image that a FROM names; None if it is not one of ours."""
+"""The config of the image that a FROM names; None if it has no Dockerfile here."""
 
 
 def read_image_config(dockerfile: Path, build_arguments: Mapping[str, str], resolve_base: ResolveBase) -> ImageConfig:
-    """Read the config of the last stage. Raises UnsupportedInstruction, DockerfileError, OSError and UnicodeDecodeError."""
+    """The config of the last stage. Raises UnsupportedInstruction, DockerfileError, OSError and UnicodeDecodeError."""
     return _ConfigBuilder(dockerfile, build_arguments, resolve_base).build()
 
 
@@ -123,11 +123,11 @@ class _ConfigBuilder:
             self._stages[self._stage] = self._config
 
     def _from(self, instruction: Instruction) -> None:
-        name, *rest = split_words(instruction.value, self._global_arguments)
-        if rest and not (len(rest) == 2 and rest[0].upper() == "AS"):
+        name, *stage_clause = split_words(instruction.value, self._global_arguments)
+        if stage_clause and not (len(stage_clause) == 2 and stage_clause[0].upper() == "AS"):
             raise DockerfileError(instruction.line, "FROM takes an image, optionally with AS and a name")
         self._config = self._stages.get(name.lower()) or self._resolve_base(name) or ImageConfig(name)
-        self._stage = rest[1].lower() if rest else ""
+        self._stage = stage_clause[1].lower() if stage_clause else ""
         self._arguments, self._stage_has_cmd = {}, False
 
     def _argument(self, instruction: Instruction) -> None:

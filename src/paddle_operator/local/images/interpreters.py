@@ -1,4 +1,4 @@
-"""Which Python does a base image mean? `python:3.11…` that minor version if installed here; all others our own."""
+"""Which Python does a base image mean? `python:3.11…` that minor version if installed, else the running one."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def requested_minor(base: str) -> int | None:
 
 
 async def find_interpreter(minor: int | None) -> Interpreter:
-    """The first installed interpreter of this minor version that runs, else our own."""
+    """The first installed interpreter of this minor version that runs, else the one that runs this program."""
     own = Interpreter(Path(sys.executable), ".".join(map(str, sys.version_info[:3])))
     if minor in (None, own.minor):
         return own

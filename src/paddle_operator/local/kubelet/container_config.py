@@ -60,7 +60,7 @@ class ContainerConfig:
             retry += 1
 
     def termination_message(self, restart: int, *, failed: bool) -> str:
-        """The content of the termination log, or the end of the output if terminationMessagePolicy says so."""
+        """The content of the termination log, or the end of the output if terminationMessagePolicy requests it."""
         spec, uid = self._spec, self._context.pod.uid
         try:
             message = (self._scratch(restart) / "termination-log").read_bytes()[:MAX_TERMINATION_MESSAGE_BYTES]
@@ -91,7 +91,9 @@ class ContainerConfig:
         termination_log = Mount(scratch / "termination-log", spec.termination_message_path)
         limit = spec.resources.limits.get("memory")
         host_name = context.pod.host_name
-        environment = process_environment(variables, image, host_name=host_name, home=_home(context.deps.sandbox))
+        environment = process_environment(
+            variables, image, host_name=host_name, home=_home_directory(context.deps.sandbox)
+        )
         gpu_env = {name: value for name, value in context.gpu_env(spec).items() if name not in variables}
         return Command(
             arguments=arguments,
@@ -138,7 +140,7 @@ def _user(spec: ContainerSpec, context: PodContext) -> int:
     return 0
 
 
-def _home(sandbox: Sandbox) -> str:
+def _home_directory(sandbox: Sandbox) -> str:
     """HOME as images set it; a process without namespaces may not be allowed to use the host's /root."""
     is_plain = isinstance(sandbox, PlainSandbox) and os.geteuid() != 0
     return str(Path.home()) if is_plain else "/root"

@@ -1,6 +1,6 @@
 """What are a container's environment variables and its command line? Kubelet's rules, as pure functions.
 
-Errors are spelled as kubelet spells them, since people search for them: `configmap "mnist" not found`.
+Errors have kubelet's text, since users search for it: `configmap "mnist" not found`.
 """
 
 import re

@@ -28,7 +28,7 @@ class OutputPipe:
         self._loop.add_reader(self._read_end, self._read)
 
     def close_write_end(self) -> None:
-        """Close our copy, once the process has its own or could not be started."""
+        """Close this process's copy, once the child has its own or could not be started."""
         os.close(self.write_end)
 
     async def drain(self, clock: Clock) -> None:

@@ -30,7 +30,7 @@ from paddle_operator.local.kubelet.pod_status import (
     CRASH_LOOP,
     CREATE_ERROR,
     POD_INITIALIZING,
-    ContainerState,
+    AnyContainerState,
     ContainerView,
 )
 from paddle_operator.local.kubelet.probe_manager import ProbeTarget, run_handler, run_probe
@@ -117,7 +117,7 @@ class ContainerWorker:
         self._liveness_failed: asyncio.Future[float] | None = None  # set by a probe or hook, to the grace period
 
     @property
-    def state(self) -> ContainerState:
+    def state(self) -> AnyContainerState:
         return self.view.state
 
     @property

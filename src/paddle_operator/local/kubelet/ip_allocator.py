@@ -17,7 +17,7 @@ PODS_PER_BLOCK = 254 * 254
 
 
 class AddressesExhausted(Exception):
-    """No address is free; str() says what to do."""
+    """No address is free; str() is the remedy."""
 
 
 class AddressBlock:

@@ -63,7 +63,7 @@ class NodeManager:
         return self._block.node_address(self.index_of(name))
 
     def index_of(self, name: str) -> int:
-        """The index in a node's name; 0 for a name that is not of our form."""
+        """The index in a node's name; 0 for a name of another form."""
         number = name.removeprefix(f"{self._name}-")
         return int(number) if number.isdigit() and name != number and len(number) < 4 else 0
 

@@ -337,7 +337,7 @@ class LocalPod(Object, frozen=True):
 
     @property
     def has_run(self) -> bool:
-        """Whether its status says that any of its containers was ever started."""
+        """Whether any of its containers was ever started, by its status."""
         return any(each.has_run for each in (*self.status.init_container_statuses, *self.status.container_statuses))
 
     @property

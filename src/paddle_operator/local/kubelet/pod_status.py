@@ -26,7 +26,7 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 EPOCH = "1970-01-01T00:00:00Z"  # kubelet's startedAt of a container that could not be started
 
-ContainerState = WaitingState | RunningState | TerminatedState
+AnyContainerState = WaitingState | RunningState | TerminatedState
 
 
 @dataclass
@@ -35,7 +35,7 @@ class ContainerView:
 
     name: str
     image: str
-    state: ContainerState
+    state: AnyContainerState
     is_init: bool = False
     is_sidecar: bool = False
     last_termination: TerminatedState | None = None
@@ -189,7 +189,7 @@ def container_status(container: ContainerView) -> Manifest:
     return status
 
 
-def _state_manifest(state: ContainerState) -> Manifest:
+def _state_manifest(state: AnyContainerState) -> Manifest:
     if isinstance(state, WaitingState):
         return {"waiting": {"reason": state.reason} | ({"message": state.message} if state.message else {})}
     if isinstance(state, RunningState):

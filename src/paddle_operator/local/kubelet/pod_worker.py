@@ -68,7 +68,7 @@ class PodWorker:
     # Events
 
     def update(self, pod: LocalPod) -> None:
-        """Take over a changed pod object."""
+        """Handle a changed pod object."""
         needs_sync = pod.needs_sync(self.context.pod)
         self.context.pod = pod
         if pod.being_deleted:

@@ -18,7 +18,7 @@ from paddle_operator.local.kubelet.pod import PODS, LocalPod
 log = logging.getLogger(__name__)
 
 DEBOUNCE_SECONDS = 0.01  # changes in one instant, such as an address and a missing ConfigMap, are one write
-CONFLICT_RETRY_SECONDS = 0.05  # until another client's change has reached our cache
+CONFLICT_RETRY_SECONDS = 0.05  # until another client's change has reached the cache
 
 
 class StatusManager:

@@ -1,6 +1,6 @@
 """How is a container's memory limit enforced? By a cgroup, version 1 or 2.
 
-The cgroup is created below our own, or beside it where the kernel requires that and no limit of ours would be escaped.
+The cgroup is created below that of this process. Where the kernel forbids that, it is a sibling that escapes no limit.
 An ordinary user may create one where the system has delegated a subtree, as systemd does for a desktop session.
 """
 
@@ -89,7 +89,7 @@ def _candidate_parents(own: Path) -> Iterator[Path]:
             yield group
         limit = group / "memory.max"
         if limit.exists() and limit.read_text().strip() != "max":
-            return  # beside it a container would escape this limit
+            return  # in a sibling a container would escape this limit
         group = group.parent
 
 

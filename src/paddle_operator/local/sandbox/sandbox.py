@@ -87,14 +87,14 @@ class ContainerProcess:
             self._finish()
 
     def _handle_report(self, line: str) -> None:
-        what, _, rest = line.partition(" ")
-        if what == "started":
-            self.pid = int(rest)
+        report_type, _, value = line.partition(" ")
+        if report_type == "started":
+            self.pid = int(value)
             self._started.set_result(None)
-        elif what == "exited":
-            self._exit_code = int(rest)
-        elif what == "failed":
-            self._fail_start(StartError(rest))
+        elif report_type == "exited":
+            self._exit_code = int(value)
+        elif report_type == "failed":
+            self._fail_start(StartError(value))
 
     def _fail_start(self, error: StartError) -> None:
         self._started.set_exception(error)
@@ -153,7 +153,7 @@ class NamespaceSandbox(LocalSandbox):
             namespaces=True,
             steps=rootfs_steps(command, self._read_only_paths),
             directory=command.working_directory,
-            every_user=os.geteuid() == 0 and command.user == 0,
+            map_all_users=os.geteuid() == 0 and command.user == 0,
         )
 
 
@@ -195,7 +195,7 @@ async def detect_sandbox(read_only_paths: Sequence[Path] = ()) -> LocalSandbox:
 
 
 async def start_plain_process(command: Command, output: int) -> ContainerProcess:
-    """Run one of the host's own programs so that neither it nor its children outlive us. Raises StartError."""
+    """Run a program of the host; neither it nor its children outlive this process. Raises StartError."""
     return await _start(_plain_spec(command), output, None)
 
 
@@ -226,13 +226,13 @@ def _container_spec(
     directory: str,
     namespaces: bool = False,
     steps: Sequence[tuple[str, ...]] = (),
-    every_user: bool = False,
+    map_all_users: bool = False,
 ) -> dict[str, Any]:
     if not command.arguments:
         raise StartError("no command specified: give the container a command, or its image an ENTRYPOINT or CMD")
     return {
         "namespaces": namespaces,
-        "every_user": every_user,
+        "map_all_users": map_all_users,
         "steps": list(steps),
         "user": command.user,
         "host_name": command.host_name,
@@ -264,7 +264,7 @@ def _spawn_shim(output: int, cgroup: MemoryCgroup | None) -> ContainerProcess:
     with ExitStack() as sockets:
         own_end, shim_end = map(sockets.enter_context, socket.socketpair())
         own_end.setblocking(False)
-        shim_process = subprocess.Popen(  # noqa: S603 -- our own program; asyncio's subprocesses need a thread each
+        shim_process = subprocess.Popen(  # noqa: S603 -- asyncio's subprocesses need a thread each
             [sys.executable, "-I", "-S", "-X", "utf8", _shim_program(), str(shim_end.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -56,7 +56,7 @@ def receive_spec(channel: int) -> "ShimSpec":
         if not part:
             os._exit(1)
         text += part
-    spec: ShimSpec = marshal.loads(text[8:])  # noqa: S302 -- written by our own parent; json costs 4 ms here
+    spec: ShimSpec = marshal.loads(text[8:])  # noqa: S302 -- written by the parent process; json costs 4 ms here
     return spec
 
 
@@ -91,7 +91,7 @@ def die_with_parent(libc: CDLL) -> None:
 def enter_namespaces(spec: "ShimSpec", libc: CDLL) -> None:
     """Enter new namespaces: root maps every uid, since its files may have any owner. Raises SetupError."""
     user, group = os.geteuid(), os.getegid()
-    writer, proceed_writer = fork_map_writer() if spec["every_user"] else (0, -1)
+    writer, proceed_writer = fork_map_writer() if spec["map_all_users"] else (0, -1)
     if libc.unshare(CLONE_NEW_NAMESPACES):
         raise SetupError(f"the kernel refuses new namespaces (unshare: {os.strerror(get_errno())})")
     try:
@@ -320,9 +320,9 @@ def build_rootfs(steps: list[tuple[str, ...]], libc: CDLL) -> None:
     pivot_root(libc, base, base + HOST_ROOT)
     os.chdir("/")
     mount(libc, "tmpfs", CONTAINER_ROOT, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
-    for step_number, (kind, target, *more) in enumerate(steps):
+    for step_number, (kind, target, *arguments) in enumerate(steps):
         try:
-            apply_step(libc, kind, CONTAINER_ROOT + target, more, f"/text-{step_number}")
+            apply_step(libc, kind, CONTAINER_ROOT + target, arguments, f"/text-{step_number}")
         except OSError as error:
             raise SetupError(f"cannot create {target} in the container ({kind}): {lowercase_message(error)}") from None
     os.chdir(CONTAINER_ROOT)
@@ -332,27 +332,27 @@ def build_rootfs(steps: list[tuple[str, ...]], libc: CDLL) -> None:
     os.chdir("/")
 
 
-def apply_step(libc: CDLL, kind: str, target: str, more: list[str], text_file: str) -> None:
+def apply_step(libc: CDLL, kind: str, target: str, arguments: list[str], text_file: str) -> None:
     if kind == "directory":
         os.makedirs(target, exist_ok=True)
     elif kind == "file":
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
     elif kind == "link":
-        os.symlink(more[0], target)
+        os.symlink(arguments[0], target)
     elif kind == "text":
         with open(text_file, "w") as file:
-            file.write(more[0])
+            file.write(arguments[0])
         mount(libc, text_file, target, "", MS_BIND, "")
     elif kind == "tmpfs":
-        mount(libc, "tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, more[0])
+        mount(libc, "tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, arguments[0])
     elif kind == "proc":
         try:
             mount(libc, "proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "")
         except OSError:  # parts of /proc are masked, as in most containers
             mount(libc, HOST_ROOT + "/proc", target, "", MS_BIND | MS_REC, "")
     elif kind == "overlay":
-        source, upper, work = (HOST_ROOT + path for path in more)
+        source, upper, work = (HOST_ROOT + path for path in arguments)
         directories = {"lowerdir": source, "upperdir": upper, "workdir": work}
         options = ",".join(f"{name}={escape_overlay_path(path)}" for name, path in directories.items()) + ",userxattr"
         try:
@@ -361,7 +361,7 @@ def apply_step(libc: CDLL, kind: str, target: str, more: list[str], text_file: s
         except OSError:  # before Linux 5.11, or a file system that cannot be an overlay's upper one
             bind_mount(libc, "bind-read-only", source, target)
     else:
-        bind_mount(libc, kind, HOST_ROOT + more[0], target)
+        bind_mount(libc, kind, HOST_ROOT + arguments[0], target)
 
 
 def escape_overlay_path(path: str) -> str:

@@ -32,7 +32,7 @@ def apply_merge_patch(original: Any, patch: Any) -> Any:
 
 
 class _InvalidOperation(Exception):
-    """An operation does not apply to the object; str() says why."""
+    """An operation does not apply to the object; str() is the reason."""
 
 
 def apply_json_patch(original: Manifest, operations: Any) -> Manifest:

@@ -21,7 +21,7 @@ ItemKey = Callable[[Any], str]
 
 
 class InvalidPatch(ValueError):
-    """The patch cannot be applied; str() says why. The API server responds 400."""
+    """The patch cannot be applied; str() is the reason. The API server responds 400."""
 
 
 def apply_strategic_merge_patch(schema: Schema, original: Manifest, patch: Manifest) -> Manifest:

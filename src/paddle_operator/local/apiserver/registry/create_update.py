@@ -187,12 +187,12 @@ def _field_warnings(kind: Kind, manifest: Manifest, options: WriteOptions) -> tu
     return tuple(unknown)
 
 
-def _check(kind: Kind, new: Manifest, old: Manifest | None, validate_more: Callable[[], list[Cause]]) -> None:
+def _check(kind: Kind, new: Manifest, old: Manifest | None, validate_rules: Callable[[], list[Cause]]) -> None:
     """Raises StatusError. `validate_more` runs only if all types are right, so it need not check them."""
     errors = validate(kind, new, old)
     type_errors = [error for error in errors if error.reason == field_errors.TYPE_INVALID]
     if not type_errors:
-        errors += validate_more()
+        errors += validate_rules()
     if not errors:
         return
     if type_errors and not kind.custom:

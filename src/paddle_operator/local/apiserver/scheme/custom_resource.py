@@ -49,7 +49,7 @@ AGE_ONLY = [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimes
 
 
 def with_object_meta(schema: Schema) -> Schema:
-    """Add apiVersion, kind and the full ObjectMeta: a CustomResourceDefinition only says `metadata: object`."""
+    """Add apiVersion, kind and the full ObjectMeta: a CustomResourceDefinition only has `metadata: object`."""
     metadata = resolved_schema(OBJECT_META) | {"description": METADATA}
     types = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     return schema | {"properties": types | schema.get("properties", {}) | {"metadata": metadata}}

@@ -1,4 +1,4 @@
-"""What does the API server know about a kind? Its names, schema, printer columns, defaults and validation.
+"""What defines a kind? Its names, schema, printer columns, defaults and validation.
 
 The list is closed: built-in kinds are in builtin.py, a custom kind is built from its CustomResourceDefinition.
 """

@@ -1,7 +1,7 @@
 """What are the schemas of Kubernetes' own kinds? They are read from the data files beside this module on first use.
 
 tools/kubernetes_schemas.py writes the files from a real API server's OpenAPI. This module adds what only Go code
-says: which defaults are set and which zero values are stored.
+defines: which defaults are set and which zero values are stored.
 """
 
 import gzip
@@ -19,7 +19,7 @@ OBJECT_META = META + "ObjectMeta"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
-# Our own schema keys, besides those of OpenAPI.
+# Schema keys of this API server, besides those of OpenAPI.
 DEFINITION = "x-definition"  # the name of the definition that was resolved
 STORES_ZERO = "x-zero-counts"  # false, 0 and "" are stored: a pointer in Go
 NULL_IF_UNSET = "x-shown-as-null"  # a time that is null if unset: no pointer in Go
