@@ -28,24 +28,8 @@ from testbed.audit import AuditedWrites, AuditLog
 from testbed.control_plane import ControlPlane
 from testbed.hollow import HollowNodes
 from testbed.watch_until import WAIT_TIMEOUT_SECONDS, WatchedObjects, watch_objects
+from tests.support.objects import FullObject as FullObject
 from tests.support.service_account import create_operator_connection
-
-
-class FullObject(Object, frozen=True):
-    """An object with spec, status and data undecoded."""
-
-    spec: Any = None
-    status: Any = None
-    data: Any = None
-    binary_data: Any = None
-
-    @property
-    def phase(self) -> str:
-        return str((self.status or {}).get("phase", ""))
-
-    def condition(self, kind: str) -> dict[str, Any]:
-        """One of its conditions. Raises LookupError."""
-        return next(iter(each for each in (self.status or {}).get("conditions", ()) if each["type"] == kind))
 
 
 class Event(Object, frozen=True):

@@ -21,24 +21,10 @@ from testbed.toolchain import AssetsError
 from testbed.volcano import PREEMPTING_CONFIGURATION, Volcano
 from testbed.volcano_assets import VERSION, VolcanoPrograms, ensure_volcano
 from testbed.watch_until import WatchedObjects, watch_objects
+from tests.support.objects import FullObject
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 Spec = dict[str, Any]
-
-
-class FullObject(Object, frozen=True):
-    """An object with everything that it has."""
-
-    spec: Any = None
-    status: Any = None
-
-    @property
-    def phase(self) -> str:
-        return str((self.status or {}).get("phase", ""))
-
-    @property
-    def node(self) -> str:
-        return str(self.spec.get("nodeName", ""))
 
 
 PODS = Resource("api/v1", "pods", FullObject)
@@ -47,7 +33,7 @@ PRIORITIES = Resource("apis/scheduling.k8s.io/v1", "priorityclasses", Object, na
 
 
 class Gangs:
-    """Groups and bare pods of one namespace, as somebody without an operator would make them."""
+    """PodGroups and bare pods of one namespace, without an operator."""
 
     def __init__(self, client: Client, nodes: HollowNodes, namespace: str) -> None:
         self.nodes = nodes
@@ -289,14 +275,14 @@ def said_to_be_unschedulable(pod: FullObject) -> bool:
 # The programs themselves
 
 
-def test_the_programs_are_of_the_version_that_is_pinned(volcano_build: VolcanoPrograms) -> None:
+def test_programs_have_the_pinned_version(volcano_build: VolcanoPrograms) -> None:
     for program in (volcano_build.scheduler, volcano_build.controller_manager):
         said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
         assert f"Version: {VERSION}\n" in said
     assert "scheduling.volcano.sh_podgroups.yaml" in [path.name for path in volcano_build.definitions]
 
 
-def test_a_module_of_another_hash_is_not_built(tmp_path: Path) -> None:
+def test_module_with_another_hash_is_not_built(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text('#!/bin/sh\necho \'{"Dir": "/nowhere", "Sum": "h1:other="}\'\n')
     go.chmod(0o755)
@@ -304,7 +290,7 @@ def test_a_module_of_another_hash_is_not_built(tmp_path: Path) -> None:
         volcano_assets.MODULE.download(go, tmp_path)
 
 
-def test_a_module_that_cannot_be_had_is_told_in_gos_words(tmp_path: Path) -> None:
+def test_download_error_quotes_go(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text('#!/bin/sh\necho \'{"Error": "no such host"}\'\nexit 1\n')
     go.chmod(0o755)
@@ -318,7 +304,7 @@ def test_it_is_built_once_under_a_name_of_its_own(tmp_path: Path) -> None:
         (folder / "vc-controller-manager").touch()
 
     def never(folder: Path, progress: Progress) -> None:
-        raise AssertionError("nothing was to be built")
+        raise AssertionError("unexpected build")
 
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
     built = ensure_volcano(environment, two_files)
