@@ -33,8 +33,8 @@ JSON_PYTHON_TYPES: dict[str, type | tuple[type, ...]] = {
 def pod_template_schema() -> Schema:
     """Kubernetes' schema with a required spec, at least one container, and valid ports.
 
-    It is atomic to server-side apply. With each field tracked, of a job of two roles and twenty variables, an API
-    server spends a fifth more on every write of that job, also of its status.
+    It is atomic to server-side apply. If each field were tracked, every write of a job with two roles and twenty
+    variables would cost the API server a fifth more, also a write of its status.
     """
     schema = kubernetes_schema()
     schema["x-kubernetes-map-type"] = "atomic"
