@@ -137,7 +137,7 @@ class CacheLife(RuleBasedStateMachine):
 
     # Trouble
 
-    @rule(fault=st.sampled_from(("cut_watch", "end_watch", "stall", "expire")), after=st.integers(0, 2))
+    @rule(fault=st.sampled_from(("reset_watch", "end_watch", "stall", "expire_watch")), after=st.integers(0, 2))
     def a_watch_breaks(self, fault: str, after: int) -> None:
         getattr(self.proxy.when(verb="watch"), fault)(after_events=after, times=2)
 
@@ -149,7 +149,10 @@ class CacheLife(RuleBasedStateMachine):
     def answers_go_wrong(self, verb: str, code: int, times: int) -> None:
         self.proxy.when(verb=verb).respond_with(code, retry_after=1 if code == 429 else None, times=times)
 
-    @rule(verb=st.sampled_from(("list", "create", "delete")), fault=st.sampled_from(("cut_before", "cut_after")))
+    @rule(
+        verb=st.sampled_from(("list", "create", "delete")),
+        fault=st.sampled_from(("reset_before_server", "reset_after_server")),
+    )
     def connections_are_cut(self, verb: str, fault: str) -> None:
         getattr(self.proxy.when(verb=verb), fault)(times=1)
 
