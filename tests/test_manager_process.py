@@ -76,7 +76,7 @@ async def test_process_completes_the_example_and_stops_on_sigterm(
         lines = [json.loads(line) for line in stderr.decode().splitlines()]
         (switched,) = (place for place, line in enumerate(lines) if line.get("to") == "debug")
         assert not any(line["level"] == "debug" for line in lines[:switched])
-        assert {line["method"] for line in lines[switched:] if line["message"] == "asked"}, "a lease is given back"
+        assert {line["method"] for line in lines[switched:] if line["message"] == "request"}, "a lease is given back"
         lease = await client.get(LEASES, Key(namespace, LEASE_NAME))
         assert not lease.spec.holder_identity, "the lease was given back"
 
