@@ -66,7 +66,7 @@ class ControlPlane(SupervisedServers):
 
     @classmethod
     def start(cls, binaries: Binaries) -> Self:
-        """Start a control plane and wait until it is ready, with the default ServiceAccount. Raises ServerStartError."""
+        """Start a control plane and wait until it and the default ServiceAccount are ready. Raises ServerStartError."""
         for attempt in range(1, MAX_START_ATTEMPTS + 1):
             try:
                 return cls._start_once(binaries)
@@ -175,7 +175,7 @@ class ControlPlane(SupervisedServers):
         return await asyncio.to_thread(self._compact)
 
     def _compact(self) -> int:
-        # A watch from version v begins at v + 1, and the oldest revision is still served. Two writes to a key outside of
+        # A watch from version v begins at v + 1, and the oldest revision is still served. Two writes to a key outside
         # Kubernetes make even the newest version too old.
         unrelated = {"key": base64.b64encode(b"testbed").decode()}
         for _ in range(2):

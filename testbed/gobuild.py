@@ -71,7 +71,7 @@ def go_environment() -> dict[str, str]:
 
 
 def read_lines_with_ticks(stream: IO[str]) -> Iterator[str]:
-    """Yield the lines of the stream, and "" every TICK_SECONDS without one: with full caches Go prints nothing for 26 s."""
+    """Yield the lines of the stream, and "" every TICK_SECONDS without one: Go may print nothing for 26 s."""
     lines = SimpleQueue[str | None]()
 
     def read() -> None:

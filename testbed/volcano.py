@@ -27,7 +27,7 @@ POLL_SECONDS = 0.02
 CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFAULT_QUEUE_PATH = "/apis/scheduling.volcano.sh/v1beta1/queues/default"
 
-# All but those of kinds whose CRDs the chart lacks. A list of exclusions is not possible: with -jobflow-controller alone
+# All but those of kinds whose CRDs the chart lacks. A list of exclusions does not work: with -jobflow-controller alone
 # no controller is started (isControllerEnabled in cmd/controller-manager/app/server.go).
 CONTROLLERS = "+gc-controller,+job-controller,+pg-controller,+queue-controller"
 

@@ -46,7 +46,7 @@ def write(text: str) -> None:
 
 
 def total(outputs: Iterable[LaneOutput], exit_codes: Iterable[int]) -> tuple[int, int]:
-    """How many tests passed and failed. An error counts as a failure, as does a lane that fails without a failed test."""
+    """How many tests passed and failed. An error is a failure, and so is a lane that fails without one."""
     passed = failed = 0
     for output, exit_code in zip(outputs, exit_codes, strict=True):
         counts = Counter({word.rstrip("s"): int(number) for number, word in COUNT.findall(output.summary)})

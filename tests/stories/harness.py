@@ -186,7 +186,7 @@ class ClusterHarness:
             pass
 
     async def _probe_scheduler(self, name: str) -> str:
-        """Create a probe pod; returns the message of its PodScheduled condition, "" if it was scheduled, and deletes it."""
+        """Create and delete a probe pod; returns the message of its PodScheduled condition, "" if it was scheduled."""
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
         containers = [{"name": "probe", "image": "probe"}]
         await self.create(FULL_PODS, {**pod, "spec": {"containers": containers}})

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of a kind, for apiextensions v1 and for the v1beta1 of Kubernetes up to 1.15.
 
-Both come from the same types and rules. What v1beta1 does not support (CEL, defaults, kinds of lists) is left out there.
+Both come from the same types and rules. What v1beta1 does not support (CEL, defaults, list types) is left out there.
 """
 
 from typing import Any

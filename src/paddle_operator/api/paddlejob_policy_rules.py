@@ -166,7 +166,8 @@ SUCCESS_RULE_IS_NOT_EMPTY = Rule[PaddleJobSpec](
 )
 SUCCEEDED_INDEXES_EXIST = Rule[PaddleJobSpec](
     field="spec.successPolicy.rules[0].succeededIndexes",
-    cel=f"{CEL_NO_RULE} || {CEL_NO_INDEXES} || !has(self.worker) || ({CEL_FIRST} <= {CEL_LAST} && {CEL_LAST} < self.worker.replicas)",
+    cel=f"{CEL_NO_RULE} || {CEL_NO_INDEXES} || !has(self.worker) "
+    f"|| ({CEL_FIRST} <= {CEL_LAST} && {CEL_LAST} < self.worker.replicas)",
     holds=lambda spec: (
         not _are_indexes(success_rule(spec).succeeded_indexes)
         or spec.worker is None

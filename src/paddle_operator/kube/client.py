@@ -247,7 +247,7 @@ class Client:
         return read_page(kind, deleted)[0].items
 
     async def evict(self, key: Key, *, grace_seconds: int | None = None) -> None:
-        """Evict a pod, as the test bed's nodes do when drained. Raises TooManyRequests if a disruption budget forbids it."""
+        """Evict a pod, as a drain does. Raises TooManyRequests if a disruption budget forbids it."""
         options = {} if grace_seconds is None else {"deleteOptions": {"gracePeriodSeconds": grace_seconds}}
         metadata = {"name": key.name, "namespace": key.namespace}
         body = msgspec.json.encode({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata} | options)

@@ -96,7 +96,7 @@ class Queue(Generic[K]):
         (self._short_delays.add if seconds <= SHORT_DELAY_SECONDS else self._short_delays.discard)(key)
 
     def cancel_add_after(self, key: K) -> None:
-        """Cancel a delayed add that is no longer needed, so finished objects do not hold timers until their old deadline.
+        """Cancel a delayed add that is not needed any more: finished objects hold no timer until their old deadline.
 
         Delays up to SHORT_DELAY_SECONDS stay: they may be about something that has just happened.
         """

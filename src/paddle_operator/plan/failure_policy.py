@@ -91,7 +91,8 @@ def restarts_to_persist(observed: ObservedJob) -> int:
 def exceeds_backoff_limit(observed: ObservedJob, counted: int) -> bool:
     """Whether the limit forbids so many more failures.
 
-    Kubelet restarts containers without the operator: as in batch/v1, its last allowed restart is the one that reaches the limit.
+    Kubelet restarts containers without the operator: as in batch/v1, the last
+    allowed restart reaches the limit.
     """
     limit, used = observed.spec.backoff_limit, restarts_used(observed)
     if limit is None:

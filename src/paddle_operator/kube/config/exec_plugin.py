@@ -218,7 +218,8 @@ class ExecPlugin:
             )
         if credential.api_version != self._settings.api_version:
             raise Misconfigured(
-                f'{self._about} printed apiVersion "{credential.api_version[:60]}" instead of {self._settings.api_version}: '
+                f'{self._about} printed apiVersion "{credential.api_version[:60]}" '
+                f"instead of {self._settings.api_version}: "
                 "change the kubeconfig or update the plugin"
             )
         status = credential.status or _Status()
@@ -242,7 +243,8 @@ def _validate(settings: Exec, owner: str) -> Exec:
         raise Misconfigured(f"{field} has no command: name the program to run")
     if settings.api_version not in EXEC_API_VERSIONS:
         raise Misconfigured(
-            f'{field} has the apiVersion "{settings.api_version}", but only {" and ".join(EXEC_API_VERSIONS)} are supported: '
+            f'{field} has the apiVersion "{settings.api_version}", '
+            f"but only {' and '.join(EXEC_API_VERSIONS)} are supported: "
             "update the plugin, and write a new kubeconfig"
         )
     if settings.api_version == EXEC_API_VERSIONS[0] and not settings.interactive_mode:

@@ -67,7 +67,8 @@ def in_cluster(
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise Misconfigured(
-            "this process is not in a pod of a cluster, since KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: "
+            "this process is not in a pod of a cluster, "
+            "since KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set: "
             "name a kubeconfig instead"
         )
     token = WatchedFile(f"the service account's token {directory / 'token'}", directory / "token", clock)
