@@ -331,7 +331,7 @@ def dropped() -> float:
 
 
 async def test_when_too_many_wait_the_oldest_go_and_are_counted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_WAITING", 3)
+    monkeypatch.setattr(events, "MAX_PENDING", 3)
     before = dropped()
     async with desk.recorder() as recorder:
         for number in range(5):
@@ -342,7 +342,7 @@ async def test_when_too_many_wait_the_oldest_go_and_are_counted(desk: Desk, monk
 
 
 async def test_dropping_while_sending_keeps_the_recorder(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(events, "MAX_SERIES", 2)
     before = dropped()
     rule = desk.proxy.when(verb="create", resource="events").delay(0.05, times=1)
     async with desk.running_recorder() as recorder:
