@@ -34,6 +34,12 @@ def write_tests(directory: Path, **results: bool) -> list[str]:
 LANES = {"cluster": "cluster", "others": "not cluster"}
 
 
+@pytest.fixture(autouse=True)
+def no_pytest_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options of the outer run, such as --durations, change what the inner one prints."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+
+
 def test_lanes_are_counted_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(write_tests(tmp_path, cluster=True, others=True), LANES) == 0
     lines = capsys.readouterr().out.splitlines()
