@@ -11,8 +11,8 @@ from paddle_operator.cli import tables
 from paddle_operator.cli.describe import page
 from paddle_operator.cli.events import events_table
 from paddle_operator.cli.get import Format, format_manifests
-from paddle_operator.kube.objects import Pod
-from paddle_operator.plan.job_view import Job, StoredJob, job_view
+from paddle_operator.kube.objects import Pod, StoredObject
+from paddle_operator.plan.job_view import Job, job_view
 
 NOW = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
 MANIFEST: dict[str, Any] = {
@@ -81,7 +81,7 @@ EVENT: dict[str, Any] = {
 
 
 def read_job(manifest: dict[str, Any]) -> Job:
-    return job_view(msgspec.json.decode(json.dumps(manifest), type=StoredJob))
+    return job_view(msgspec.json.decode(json.dumps(manifest), type=StoredObject))
 
 
 JOB = read_job(MANIFEST)

@@ -14,14 +14,12 @@ from paddle_operator.kube.conditions import condition_status, event_on_transitio
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.executor import OwnerState
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import CONFIG_MAPS, Manifest, Resource
+from paddle_operator.kube.objects import CONFIG_MAPS, Manifest, PrimaryView, Resource, StoredObject
 from paddle_operator.kube.reconciler import (
     OwnedObjects,
     OwnedView,
-    PrimaryView,
     Reconciler,
     ReconcilerSettings,
-    StoredObject,
 )
 from paddle_operator.kube.writes import Create, Plan
 

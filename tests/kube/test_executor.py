@@ -15,8 +15,18 @@ from paddle_operator.kube.errors import AlreadyExists, Forbidden, NotFound, Stat
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.executor import Executor, WriteLimits, merge_patch
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, Key, Manifest, Meta, Object, OwnerReference, Resource
-from paddle_operator.kube.reconciler import OwnedView, PrimaryView
+from paddle_operator.kube.objects import (
+    CONFIG_MAPS,
+    PODS,
+    Key,
+    Manifest,
+    Meta,
+    Object,
+    OwnerReference,
+    PrimaryView,
+    Resource,
+)
+from paddle_operator.kube.reconciler import OwnedView
 from paddle_operator.kube.writes import Create, Plan
 from paddle_operator.local.apiserver.patch.json_patch import apply_merge_patch
 from testbed.clock import FakeClock

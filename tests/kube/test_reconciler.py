@@ -10,12 +10,11 @@ from paddle_operator.kube.client import Client
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.executor import OwnerState
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Meta, Object, OwnerReference, Resource
+from paddle_operator.kube.objects import CONFIG_MAPS, Key, Manifest, Meta, Object, OwnerReference, PrimaryView, Resource
 from paddle_operator.kube.reconciler import (
     Debounce,
     OwnedObjects,
     OwnedView,
-    PrimaryView,
     Reconciler,
     ReconcilerSettings,
 )

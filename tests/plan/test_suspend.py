@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from paddle_operator.api.paddlejob import PaddleJobStatus, RoleStatus, SchedulingPolicy
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, StoredObject
 from paddle_operator.plan.children import Children
-from paddle_operator.plan.job_view import StoredJob, cached_job_view, job_view
+from paddle_operator.plan.job_view import cached_job_view, job_view
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS
 from tests.support.jobs import (
@@ -342,7 +342,7 @@ def test_invalid_job_of_another_controller_is_ignored(by: object, told: bool, vi
     """It may have been stored before there were rules, and they are not its manager's."""
     metadata = {"name": "mnist", "namespace": "paddle-system", "uid": "1", "resourceVersion": "7", "generation": 1}
     written = {"metadata": metadata, "spec": {"managedBy": by, "worker": {"replicas": -1, "template": {}}}}
-    stored = msgspec.json.decode(msgspec.json.encode(written), type=StoredJob)
+    stored = msgspec.json.decode(msgspec.json.encode(written), type=StoredObject)
     first = view(stored)
     for job in (first, view(stored, first)):
         assert job.problems

@@ -15,9 +15,9 @@ from paddle_operator.embedded.target import Target
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import NotFound
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import Key
+from paddle_operator.kube.objects import Key, StoredObject
 from paddle_operator.kube.work_queue import Priority
-from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 
 class Format(StrEnum):
@@ -100,13 +100,13 @@ def format_manifests(manifests: list[tables.Manifest], output: Format) -> str:
 
 async def _watch(client: Client, scope: Scope, names: set[str], output: Format, printed: set[str]) -> None:
     """Print a line for each change below the header, until Ctrl-C."""
-    changed: asyncio.Queue[StoredJob] = asyncio.Queue()
+    changed: asyncio.Queue[StoredObject] = asyncio.Queue()
 
-    def on_change(_old: StoredJob | None, new: StoredJob | None, _priority: Priority) -> None:
+    def on_change(_old: StoredObject | None, new: StoredObject | None, _priority: Priority) -> None:
         if new and new.metadata.resource_version not in printed and (not names or new.key.name in names):
             changed.put_nowait(new)
 
-    jobs: Informer[StoredJob, StoredJob] = Informer(client, PADDLE_JOBS, scope)
+    jobs: Informer[StoredObject, StoredObject] = Informer(client, PADDLE_JOBS, scope)
     jobs.store.listen(on_change)
     async with asyncio.TaskGroup() as group:
         group.create_task(jobs.run())

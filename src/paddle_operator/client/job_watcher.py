@@ -13,8 +13,8 @@ from paddle_operator.api.paddlejob import Role
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import Invalid, KubeError, NotFound
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import PODS, Pod
-from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
+from paddle_operator.kube.objects import PODS, Pod, StoredObject
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 from paddle_operator.plan.metadata import JOB_UID_LABEL, MAIN_CONTAINER, ROLE_LABEL
 
 JobPredicate = Callable[[Job, int], bool]
@@ -72,7 +72,7 @@ class JobWatcher:
         self._key, self._uid = job.key, job.uid
         self._observer = observer
         self._with_logs = with_logs
-        self._jobs: Informer[StoredJob, Job] = Informer(
+        self._jobs: Informer[StoredObject, Job] = Informer(
             client, PADDLE_JOBS, Scope(job.key.namespace, fields=f"metadata.name={job.key.name}"), project=job_view
         )
         self._pods: Informer[Pod, Pod] = Informer(

@@ -7,8 +7,8 @@ from paddle_operator.client.manifests import Document, UsageError
 from paddle_operator.kube.client import Client, Scope
 from paddle_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import Key, Object, Resource
-from paddle_operator.plan.job_view import PADDLE_JOBS, Job, StoredJob, job_view
+from paddle_operator.kube.objects import Key, Object, Resource, StoredObject
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, job_view
 
 CLUSTER_SCOPED_KINDS = frozenset({"PersistentVolume", "Namespace", "Node"})
 CREATED = "created"
@@ -109,7 +109,7 @@ class DeletionWatch:
     """Watches a job from before its deletion, so that the deletion is not missed. Entering it gives a future."""
 
     def __init__(self, client: Client, key: Key, uid: str) -> None:
-        self._informer: Informer[StoredJob, Job] = Informer(
+        self._informer: Informer[StoredObject, Job] = Informer(
             client, PADDLE_JOBS, Scope(key.namespace, fields=f"metadata.name={key.name}"), project=job_view
         )
         self._key, self._uid = key, uid

@@ -11,10 +11,10 @@ from paddle_operator.kube.clock import Clock
 from paddle_operator.kube.events import Recorder
 from paddle_operator.kube.executor import OwnerState
 from paddle_operator.kube.informer import Informer
-from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Object, Pod
+from paddle_operator.kube.objects import CONFIG_MAPS, PODS, SERVICES, Object, Pod, StoredObject
 from paddle_operator.kube.reconciler import OwnedObjects, Reconciler, ReconcilerSettings
 from paddle_operator.plan.children import Children, ChildView, PodView, child_view, pod_view, terminating_pod_view
-from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan, StoredJob, cached_job_view
+from paddle_operator.plan.job_view import PADDLE_JOBS, Job, JobPlan, cached_job_view
 from paddle_operator.plan.metadata import POD_NAME_LABEL, ROLE_LABEL
 from paddle_operator.plan.paddlejob import PlanContext, plan
 from paddle_operator.plan.pod_group import POD_GROUPS, GroupView, PodGroup, group_view
@@ -31,7 +31,7 @@ class PaddleJobs(Reconciler[Job, PaddleJobStatus]):
         scope = Scope(settings.namespace)
         named = Scope(settings.namespace, labels=POD_NAME_LABEL)
         with_role = Scope(settings.namespace, labels=ROLE_LABEL)
-        self._jobs: Informer[StoredJob, Job] = Informer(
+        self._jobs: Informer[StoredObject, Job] = Informer(
             client, PADDLE_JOBS, scope, project=lambda stored: cached_job_view(stored, self._jobs.store.get(stored.key))
         )
         self._pods: Informer[Pod, PodView] = Informer(client, PODS, with_role, project=self._pod_view)

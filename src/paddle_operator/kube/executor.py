@@ -20,6 +20,7 @@ from paddle_operator.kube.errors import AlreadyExists, Conflict, Forbidden, Inva
 from paddle_operator.kube.events import ObjectReference, Recorder
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.objects import Key, Meta, Resource, T
+from paddle_operator.kube.store import Stored
 from paddle_operator.kube.writes import (
     NAME_CONFLICT,
     Create,
@@ -37,17 +38,11 @@ FIRST_RETRY = timedelta(seconds=1)
 MAX_RETRY = timedelta(minutes=1)
 
 
-class Owner(Protocol):
+class Owner(Stored, Protocol):
     """The object whose status and children are written."""
 
     @property
     def metadata(self) -> Meta: ...
-    @property
-    def key(self) -> Key: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def version(self) -> int: ...
 
 
 @dataclass(frozen=True)

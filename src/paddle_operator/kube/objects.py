@@ -83,6 +83,31 @@ class Object(View, frozen=True):
         return int(self.metadata.resource_version)
 
 
+class StoredObject(Object, frozen=True):
+    """An object as stored: an invalid one must be readable, too, so nothing is decoded yet."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class PrimaryView(msgspec.Struct, frozen=True):
+    """Base of a decoded object that has a plan; a kind adds `spec`, None where it is invalid, and `status`."""
+
+    metadata: Meta
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def version(self) -> int:
+        return int(self.metadata.resource_version)
+
+
 T = TypeVar("T", bound=Object)
 
 

@@ -22,7 +22,7 @@ from paddle_operator.kube.health_server import MetricsAuth
 from paddle_operator.kube.informer import Informer
 from paddle_operator.kube.leader_election import Elector
 from paddle_operator.kube.manager import Manager
-from paddle_operator.kube.objects import Key, Meta, Object
+from paddle_operator.kube.objects import Key, Object
 from paddle_operator.kube.store import Index, Stored
 from paddle_operator.kube.work_queue import Priority, Queue
 from paddle_operator.kube.writes import Plan, Refusal, St, StatusOrder
@@ -46,31 +46,6 @@ class Child(Stored, Protocol):
     def owner_uid(self) -> str: ...
     @property
     def terminating(self) -> bool: ...
-
-
-class StoredObject(Object, frozen=True):
-    """An object as stored: an invalid one must be readable, too, so nothing is decoded yet."""
-
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class PrimaryView(msgspec.Struct, frozen=True):
-    """Base of a decoded object that has a plan; a kind adds `spec`, None where it is invalid, and `status`."""
-
-    metadata: Meta
-
-    @property
-    def key(self) -> Key:
-        return self.metadata.key
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def version(self) -> int:
-        return int(self.metadata.resource_version)
 
 
 class OwnedView(msgspec.Struct, frozen=True, gc=False):

@@ -17,32 +17,19 @@ from paddle_operator.api.paddlejob import (
     read_spec,
     read_status,
 )
-from paddle_operator.kube.objects import Key, Meta, Object, Resource
+from paddle_operator.kube.objects import PrimaryView, Resource, StoredObject
 from paddle_operator.kube.writes import Plan
 
 JobPlan = Plan[PaddleJobStatus]
 
 
-class Job(msgspec.Struct, frozen=True):
+class Job(PrimaryView, frozen=True):
     """A PaddleJob; `spec` is None if the stored one breaks the rules, and `problems` says which."""
 
-    metadata: Meta
     spec: PaddleJobSpec | None
     status: PaddleJobStatus
     problems: tuple[str, ...] = ()
     managed_by: str = ""  # only if spec is None: an invalid job of another controller is not ours either
-
-    @property
-    def key(self) -> Key:
-        return self.metadata.key
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def version(self) -> int:
-        return int(self.metadata.resource_version)
 
     @property
     def is_ours(self) -> bool:
@@ -54,17 +41,10 @@ class Job(msgspec.Struct, frozen=True):
         return self.status.phase in (Phase.COMPLETED, Phase.FAILED)
 
 
-class StoredJob(Object, frozen=True):
-    """As stored; spec and status are not decoded, since they may break the rules."""
-
-    spec: msgspec.Raw = msgspec.Raw(b"{}")
-    status: msgspec.Raw = msgspec.Raw(b"{}")
+PADDLE_JOBS = Resource(f"apis/{API_VERSION}", PLURAL, StoredObject)
 
 
-PADDLE_JOBS = Resource(f"apis/{API_VERSION}", PLURAL, StoredJob)
-
-
-def job_view(stored: StoredJob, cached: Job | None = None) -> Job:
+def job_view(stored: StoredObject, cached: Job | None = None) -> Job:
     """Decode a job. If the generation is the cached one, as in most watch events, only the status is decoded."""
     status = read_status(bytes(stored.status))
     metadata = stored.metadata
@@ -76,7 +56,7 @@ def job_view(stored: StoredJob, cached: Job | None = None) -> Job:
         return Job(stored.metadata, None, status, error.problems, manager_of(bytes(stored.spec)))
 
 
-def cached_job_view(stored: StoredJob, cached: Job | None = None) -> Job:
+def cached_job_view(stored: StoredObject, cached: Job | None = None) -> Job:
     """What the operator's cache stores of a job.
 
     Templates and kubectl's annotation are most of a job. A finished job is stored without them, so thousands of
